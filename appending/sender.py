@@ -204,8 +204,8 @@ class QueueSender(Generic[P]):
 
     __slots__ = (
         "_appender",
+        "_awaits_since_s",
         "_joins",
-        "_lined_up_s",
         "_loop",
         "_max_append_bytes",
         "_max_in_flight",
@@ -216,12 +216,12 @@ class QueueSender(Generic[P]):
         "_stall_s",
         "_stopped",
         "_window",
+        "awaits_turn",
         "closed",
         "dedup_window_s",
         "group",
         "held",
         "in_flight",
-        "in_line",
         "pending",
         "queue",
         "stalled",
@@ -269,7 +269,7 @@ class QueueSender(Generic[P]):
         """
         self.waiting = False
         """Whether the sweep knows this sender."""
-        self.in_line = False
+        self.awaits_turn = False
         """Whether the sender waits for its turn, because the group has its bound of bytes in
         flight.
         """
@@ -281,7 +281,7 @@ class QueueSender(Generic[P]):
         self._stall_s = stall_s
         self._joins = joins
         self._loop = asyncio.get_running_loop()
-        self._lined_up_s = 0.0
+        self._awaits_since_s = 0.0
         self._scheduled = False
         self._retry: asyncio.TimerHandle | None = None
         self._retry_s = RETRY_FIRST_S
@@ -377,8 +377,8 @@ class QueueSender(Generic[P]):
         """
         self._scheduled = False
         if in_turn:
-            self.in_line = False
-        elif self.in_line:
+            self.awaits_turn = False
+        elif self.awaits_turn:
             return
         self._retry = None
         while self.pending and len(self.in_flight) < self._max_in_flight:
@@ -391,7 +391,7 @@ class QueueSender(Generic[P]):
                 and not in_turn
                 and not window.admits(self.tenant_id, self.take_turn)
             ):
-                self._get_in_line()
+                self._await_turn()
                 return
             in_turn = False
             if not self._send_one():
@@ -425,12 +425,12 @@ class QueueSender(Generic[P]):
         future.add_done_callback(partial(self._answered, flight))
         return True
 
-    def _get_in_line(self) -> None:
+    def _await_turn(self) -> None:
         """Wait for the group's turn, as long as an unanswered append may; the sweep may move
         requests on.
         """
-        self.in_line = True
-        self._lined_up_s = self._loop.time()
+        self.awaits_turn = True
+        self._awaits_since_s = self._loop.time()
         if not self.waiting:
             self._owner.waits(self)
 
@@ -579,7 +579,7 @@ class QueueSender(Generic[P]):
         """Move on requests that need not wait here; called every few milliseconds while any
         wait.
         """
-        slow = self.in_line and now_s - self._lined_up_s > self._stall_s
+        slow = self.awaits_turn and now_s - self._awaits_since_s > self._stall_s
         if self.in_flight and now_s - self.in_flight[0].sent_at_s > self._stall_s:
             slow = True
         self.stalled = slow = slow or self.held or self.closed

@@ -74,7 +74,7 @@ class Batch(NamedTuple):
     accepted_us: int = 0
 
 
-class Course(Protocol[E]):
+class PutCaller(Protocol[E]):
     """The caller's side of `put`: what its entries become on their way."""
 
     def route(self, entry: E) -> str | None:
@@ -161,7 +161,7 @@ class Writer:
         """
         return await self._wait(target, batch, tag)
 
-    async def put(self, way: Sequence[Target], entries: Iterable[E], course: Course[E]) -> None:
+    async def put(self, way: Sequence[Target], entries: Iterable[E], course: PutCaller[E]) -> None:
         """Append entries to the last queue of the way, or its successors, unless an earlier queue
         knows them.
 
@@ -175,7 +175,7 @@ class Writer:
         await self._put_there(way[-1], left, course, MAX_SUCCESSORS)
 
     async def _put_there(
-        self, target: Target, left: list[E], course: Course[E], successors: int
+        self, target: Target, left: list[E], course: PutCaller[E], successors: int
     ) -> None:
         try:
             await self._put_here(target, left, course)
@@ -188,7 +188,7 @@ class Writer:
             for further, some in spread(left, course.route, target.queue, sealed.successors):
                 await self._put_there(further, some, course, successors - 1)
 
-    async def _put_here(self, target: Target, left: list[E], course: Course[E]) -> None:
+    async def _put_here(self, target: Target, left: list[E], course: PutCaller[E]) -> None:
         """Append to one queue until nothing is left; an exception leaves the rest in `left`."""
         while left:
             try:

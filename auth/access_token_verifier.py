@@ -14,7 +14,7 @@ from auth.access_tokens import AccessToken, AccessTokens
 from auth.client_directory import ClientDirectory
 from auth.errors import TokenRefused
 from auth.permissions import GRANTABLE, OF_OPERATORS, Permission
-from auth.policies import PolicyBook
+from auth.policies import PolicyCache
 from auth.principal import FromPolicies, Grant, Principal, everything
 from auth.revocations import Revocations
 from metadata.tenancy.clients import Client
@@ -32,7 +32,7 @@ class AccessTokenVerifier:
         tokens: AccessTokens,
         revocations: Revocations,
         directory: ClientDirectory,
-        grants: PolicyBook,
+        grants: PolicyCache,
     ) -> None:
         self._tokens = tokens
         self._revocations = revocations

@@ -26,7 +26,7 @@ from auth.client_directory import ClientDirectory
 from auth.errors import TokenRefused
 from auth.issuer_keys import ALGORITHMS, IssuerKeys
 from auth.known import Known
-from auth.policies import PolicyBook
+from auth.policies import PolicyCache
 from auth.principal import Principal
 from metadata.tenancy.issuers import Issuer, IssuerRepository
 from metadata.types import Change, ChangeKind
@@ -64,7 +64,7 @@ class IssuerVerifier:
         issuers: IssuerRepository,
         keys: IssuerKeys,
         directory: ClientDirectory,
-        grants: PolicyBook,
+        grants: PolicyCache,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:

@@ -121,7 +121,7 @@ def _whole(member: str) -> str:
     return f"{member}#" if member.startswith("issuer:") and "#" not in member else member
 
 
-class _Gives(NamedTuple):
+class _PolicyGrant(NamedTuple):
     holder: int
     digest: bytes
     permissions: frozenset[Permission]
@@ -139,7 +139,7 @@ class Members:
     def __init__(self, policies: tuple[Policy, ...]) -> None:
         self.policies = policies
         self.granted = Granted()
-        self._gives: dict[str, _Gives] = {}
+        self._gives: dict[str, _PolicyGrant] = {}
         """The effect of each policy, by the policy's name."""
         self._exact: dict[str, list[int]] = {}
         self._by_prefix: dict[str, dict[str, list[int]]] = {}
@@ -165,7 +165,9 @@ class Members:
             digest = sha256("\0".join((policy.role, *policy.resources)).encode()).digest()
             fresh = digest not in holders
             holder = holders.setdefault(digest, 1 << len(holders))
-            made._gives[policy.name] = _Gives(holder, digest, ROLES.get(policy.role, _NOTHING))
+            made._gives[policy.name] = _PolicyGrant(
+                holder, digest, ROLES.get(policy.role, _NOTHING)
+            )
             if not fresh:
                 continue  # another policy says the same
             for text in policy.resources:
@@ -215,7 +217,7 @@ class _OfTenant:
     members: Members
 
 
-class PolicyBook:
+class PolicyCache:
     """The policies of tenants, in memory.
 
     `on_changes` is a listener of the change feed, added before the first question is asked.

@@ -28,7 +28,13 @@ from joserfc.jwk import ECKey, JWKRegistry, Key, RSAKey
 from auth.errors import VerifierUnavailable
 from edge.sealing import SealBroken, Sealer
 from metadata.errors import MetadataError
-from metadata.tenancy.signing_keys import NOBODY, KeyRing, KeyTurn, SigningKey, SigningKeyRepository
+from metadata.tenancy.signing_keys import (
+    NOBODY,
+    KeyRing,
+    KeyRotation,
+    SigningKey,
+    SigningKeyRepository,
+)
 from metadata.types import Change, ChangeKind
 
 RSA_BITS = 2048
@@ -91,17 +97,17 @@ def due(ring: KeyRing, policy: KeyPolicy) -> datetime | None:
     return last if last - ring.now <= early else None
 
 
-def succession(ring: KeyRing, candidate: SigningKey, policy: KeyPolicy) -> KeyTurn:
+def succession(ring: KeyRing, candidate: SigningKey, policy: KeyPolicy) -> KeyRotation:
     """Return the change that adds the candidate after all others, empty if no key is due."""
     signs_from = due(ring, policy)
     if signs_from is None:
-        return KeyTurn()
-    return KeyTurn(added=_within(candidate, policy.window(signs_from)))
+        return KeyRotation()
+    return KeyRotation(added=_within(candidate, policy.window(signs_from)))
 
 
 def replacement(
     ring: KeyRing, candidate: SigningKey, policy: KeyPolicy, *, forget: frozenset[str] = frozenset()
-) -> KeyTurn:
+) -> KeyRotation:
     """Return the change by which the candidate signs from now on.
 
     The current key still verifies the tokens that it signed. The keys to `forget`, and one that has
@@ -114,7 +120,7 @@ def replacement(
         verifies_until = ring.now + (current.verifies_until - current.signs_until)
         shorter = replace(current, signs_until=ring.now, verifies_until=verifies_until)
     added = _within(candidate, policy.window(ring.now))
-    return KeyTurn(added=added, replaced=shorter, ended=frozenset(ended))
+    return KeyRotation(added=added, replaced=shorter, ended=frozenset(ended))
 
 
 def _within(key: SigningKey, window: tuple[datetime, datetime, datetime]) -> SigningKey:
@@ -256,7 +262,9 @@ class SigningKeys:
             self._learn(await self._repository.turn(lambda r: succession(r, candidate, policy)))
             _log.info("signing keys", kids=[key.kid for key in self._ring.keys])
         if self._sealed_anew(self._ring):
-            self._learn(await self._repository.turn(lambda r: KeyTurn(sealed=self._sealed_anew(r))))
+            self._learn(
+                await self._repository.turn(lambda r: KeyRotation(sealed=self._sealed_anew(r)))
+            )
 
     async def replace(self, *, forget: frozenset[str] = frozenset()) -> None:
         """Make a new key that signs at once; the keys to `forget` verify nothing any more.

@@ -29,7 +29,7 @@ def dear(body: bytes) -> bool:
     return size > SMALL_BYTES and (size > HERE_BYTES or body.count(b",") > MAX_VALUES_HERE)
 
 
-async def read_apart(
+async def read_in_worker(
     process_pool: ProcessPool | None,
     tenant_id: bytes,
     kind: type[T],

@@ -40,14 +40,14 @@ def create_app(
     for route in routes:
         router.add(route)
     cors = Cors(cors_origins, response_headers()) if cors_origins else None
-    gate = None if admission is None else RequestAdmission(admission, router.endpoints)
+    asked = None if admission is None else RequestAdmission(admission, router.endpoints)
     return Dispatcher(
         router,
         verifier,
         Pages(readiness).application(),
         access_log=AccessLog(access_log_every),
         body_timeout_s=body_timeout_s,
-        gate=gate,
+        admission=asked,
         cors=cors,
         tickets=tickets,
         quotas=quotas,

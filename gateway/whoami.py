@@ -14,7 +14,7 @@ import msgspec
 
 from auth.client_directory import ClientDirectory
 from auth.errors import TokenRefused
-from auth.policies import ROLES, PolicyBook, Resource, is_resource
+from auth.policies import ROLES, PolicyCache, Resource, is_resource
 from auth.principal import FromPolicies, Grant, Principal
 from edge.asgi import JSON, Receive, Route, Scope, Send, respond
 from edge.slices import Slices, in_order
@@ -32,7 +32,7 @@ NO_STORE = [(b"cache-control", b"no-store")]
 class WhoAmI:
     """Needs a valid token and no permission: it shows a caller nothing but itself."""
 
-    def __init__(self, directory: ClientDirectory, policies: PolicyBook) -> None:
+    def __init__(self, directory: ClientDirectory, policies: PolicyCache) -> None:
         self._directory = directory
         self._policies = policies
 

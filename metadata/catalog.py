@@ -59,7 +59,7 @@ class _Reading(Generic[V]):
                     return value
 
 
-class _Shelf(OrderedDict[Key, V], Generic[V]):
+class _LruCache(OrderedDict[Key, V], Generic[V]):
     """Keeps cached values; the least recently used one leaves first."""
 
     def __init__(self, max_entries: int) -> None:
@@ -98,10 +98,10 @@ class Catalog:
         self._feed = feed
         self._max_stale_s = max_stale_s
         self._monotonic_s = monotonic_s
-        self._by_name: _Shelf[Topic] = _Shelf(max_entries)
-        self._by_uid: _Shelf[Topic] = _Shelf(max_entries)
-        self._subscription: _Shelf[Subscription] = _Shelf(max_entries)
-        self._of_topic: _Shelf[tuple[Subscription, ...]] = _Shelf(max_entries)
+        self._by_name: _LruCache[Topic] = _LruCache(max_entries)
+        self._by_uid: _LruCache[Topic] = _LruCache(max_entries)
+        self._subscription: _LruCache[Subscription] = _LruCache(max_entries)
+        self._of_topic: _LruCache[tuple[Subscription, ...]] = _LruCache(max_entries)
         self._readings: dict[tuple[str, Key], _Reading[Any]] = {}
         feed.add_listener(self._apply)
 

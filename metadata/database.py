@@ -192,14 +192,14 @@ class Database:
         self,
         settings: DatabaseSettings,
         greet: Callable[[Connection], Awaitable[None]] | None = None,
-        gate: DatabaseGuard | None = None,
+        guard: DatabaseGuard | None = None,
     ) -> None:
         """`greet` is asked of every new connection, and refuses it by raising a MetadataError.
-        `gate` refuses operations while Postgres does not answer, but those made `always`: they are
+        `guard` refuses operations while Postgres does not answer, but those made `always`: they are
         how it becomes known that it does again."""
         self._settings = settings
         self._greet = greet
-        self._gate = gate
+        self._guard = guard
         self._operations: set[asyncio.Task[Any]] = set()
         self._of_platform = 0
         self._of_tenants = Shares(settings.max_operations, name="postgres_operations")
@@ -389,15 +389,15 @@ class Database:
         deadline_s = self._settings.deadline_s if deadline_s is None else deadline_s
         self._count(tenant_id)
         try:
-            passage = self._gate.enter(always=always) if self._gate is not None else 0
+            passage = self._guard.enter(always=always) if self._guard is not None else 0
         except BaseException:
             self._uncount(tenant_id)
             raise
         attempt = Attempt()
         operation = asyncio.create_task(_bounded(run, attempt, deadline_s))
         self._operations.add(operation)
-        if self._gate is not None:
-            operation.add_done_callback(partial(_leave, self._gate, passage, attempt))
+        if self._guard is not None:
+            operation.add_done_callback(partial(_leave, self._guard, passage, attempt))
         operation.add_done_callback(partial(self._ended, tenant_id))
         try:
             # Cleaning up after the inner deadline may hang as well; nobody waits for that.
@@ -496,12 +496,12 @@ async def _undo(connection: Connection, transaction: Any) -> None:
 
 
 def _leave(
-    gate: DatabaseGuard, passage: int, attempt: Attempt, operation: asyncio.Task[Any]
+    guard: DatabaseGuard, passage: int, attempt: Attempt, operation: asyncio.Task[Any]
 ) -> None:
     if operation.cancelled() or attempt.waits_for_turn:
-        gate.gave_up(passage)
+        guard.gave_up(passage)
     else:
-        gate.left(passage, answered=answered(operation.exception()))
+        guard.left(passage, answered=answered(operation.exception()))
 
 
 async def _bounded(

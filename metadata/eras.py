@@ -9,7 +9,7 @@ the furthest position that it saw, and the store has a witness for processes tha
 
 The row comes last, so a process that finds the store's era above the newest row continues the
 repair. Until a process has compared, and whenever it sees Postgres before where it was,
-`Sentinel` lets no connection be used: nothing that was decided in the lost future reaches the
+`HistoryCheck` lets no connection be used: nothing that was decided in the lost future reaches the
 restored past, such as a flush whose rows rest on others that are gone.
 
 An era may be skipped, never used twice: epochs and fences begin with it.
@@ -217,8 +217,8 @@ class _Loss(NamedTuple):
     era: int
 
 
-class Sentinel:
-    """This process's knowledge of Postgres' position; each new connection asks `greet`."""
+class HistoryCheck:
+    """This process's knowledge of Postgres' position; each new connection asks `check`."""
 
     def __init__(self) -> None:
         self._loss: _Loss | None = None
@@ -228,7 +228,7 @@ class Sentinel:
         self.doubted = asyncio.Event()
         """Set when something has to be compared with the store."""
 
-    async def greet(self, connection: Connection) -> None:
+    async def check(self, connection: Connection) -> None:
         """Raises MetadataUnavailable."""
         before = self.seen
         if self.suspicion is None:

@@ -20,7 +20,7 @@ import structlog
 
 from metadata.changes import CHANNEL
 from metadata.database import Connection, Database
-from metadata.eras import POSITION, Position, Sentinel
+from metadata.eras import POSITION, HistoryCheck, Position
 from metadata.errors import MetadataError
 from metadata.notifier import Notifier
 from metadata.types import Change, ChangeKind
@@ -66,11 +66,11 @@ class ChangeFeed:
         database: Database,
         *,
         poll_every_s: float = POLL_EVERY_S,
-        sentinel: Sentinel | None = None,
+        history: HistoryCheck | None = None,
     ) -> None:
-        """`sentinel` is told where Postgres is, by the polls."""
+        """`history` is told where Postgres is, by the polls."""
         self._database = database
-        self._sentinel = sentinel
+        self._history = history
         self._poll_every_s = poll_every_s
         self._listeners: list[Listener] = []
         self._position: int | None = None
@@ -168,12 +168,12 @@ class ChangeFeed:
         return False
 
     async def _look(self, connection: Connection) -> tuple[int, int]:
-        if self._sentinel is None:
+        if self._history is None:
             version, pruned_to = await connection.fetchrow(_COUNTER)
         else:
-            before = self._sentinel.seen
+            before = self._history.seen
             version, pruned_to, *position = await connection.fetchrow(_COUNTER_AND_POSITION)
-            self._sentinel.saw(Position(*position), before)
+            self._history.saw(Position(*position), before)
         return version, pruned_to
 
     async def _deliver(self, changes: Sequence[Change]) -> None:

@@ -66,7 +66,7 @@ class Notifier:
         try:
             ended = asyncio.Event()
             connection.add_termination_listener(lambda _: ended.set())
-            await connection.add_listener(self._channel, self._rang)
+            await connection.add_listener(self._channel, self._notified)
             self.listening = True
             self._on_connect()
             await ended.wait()
@@ -74,5 +74,5 @@ class Notifier:
             self.listening = False
             connection.terminate()
 
-    def _rang(self, _: Connection, pid: int, channel: str, payload: str) -> None:
+    def _notified(self, _: Connection, pid: int, channel: str, payload: str) -> None:
         self._heard(payload)

@@ -61,7 +61,7 @@ class Outbox:
         ways: dict[tuple[Target, ...], list[int]] = {}
         for index, item in enumerate(items):
             ways.setdefault(way_of(topic, item, now_us, NAMES_KEPT_S), []).append(index)
-        course = _Course(topic, items)
+        course = _OutboxPut(topic, items)
         results = await asyncio.gather(
             *(self._go(way, indices, course) for way, indices in ways.items()),
             return_exceptions=True,
@@ -71,12 +71,12 @@ class Outbox:
                 raise result
         return [course.done[index] for index in range(len(items))]
 
-    async def _go(self, way: Sequence[Target], indices: Sequence[int], course: _Course) -> None:
+    async def _go(self, way: Sequence[Target], indices: Sequence[int], course: _OutboxPut) -> None:
         for chunk in chunks(indices, course.message):
             await self._writer.put(way, chunk, course)
 
 
-class _Course:
+class _OutboxPut:
     """The places of the items of one call, by their indices."""
 
     def __init__(self, topic: Topic, items: Sequence[Item]) -> None:

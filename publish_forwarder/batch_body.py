@@ -27,7 +27,7 @@ import msgspec
 
 from edge.attributes import check_attributes, longer_than
 from edge.decode_errors import field_error, not_json
-from edge.large_bodies import SMALL_BYTES, dear, read_apart
+from edge.large_bodies import SMALL_BYTES, dear, read_in_worker
 from edge.problem import FieldError, Problem, ProblemForm, invalid, preceding_item_failed, refuse
 from edge.process_pool import ProcessPool
 from openapi import publish as contract
@@ -120,7 +120,7 @@ class Batch(NamedTuple):
     delays: dict[int, Delay]
 
 
-class Apart(msgspec.Struct, array_like=True):
+class ParsedBatch(msgspec.Struct, array_like=True):
     """A batch in MessagePack: an item is a message or, by its index, a problem."""
 
     messages: list[Message | None]
@@ -146,10 +146,12 @@ async def read(
         with contextlib.suppress(_HoldsMany):
             return decode(body, metadata, here=True)
     given = msgspec.msgpack.encode(metadata.message), metadata.kind.value
-    return (await read_apart(process_pool, tenant_id, Apart, decoded_apart, body, *given)).batch()
+    return (
+        await read_in_worker(process_pool, tenant_id, ParsedBatch, parsed, body, *given)
+    ).batch()
 
 
-def decoded_apart(body: bytes, common: bytes, kind: str) -> Apart:
+def parsed(body: bytes, common: bytes, kind: str) -> ParsedBatch:
     """Decode a body in a worker process; return it in a form for MessagePack."""
     metadata = Metadata()
     metadata.message = msgspec.msgpack.decode(common, type=Message)
@@ -157,7 +159,7 @@ def decoded_apart(body: bytes, common: bytes, kind: str) -> Apart:
     entries, delays_of = decode(body, metadata)
     problems = {i: entry.form() for i, entry in enumerate(entries) if isinstance(entry, Problem)}
     messages = [None if isinstance(entry, Problem) else entry for entry in entries]
-    return Apart(messages, problems, delays_of)
+    return ParsedBatch(messages, problems, delays_of)
 
 
 def decode(body: bytes, metadata: Metadata, *, here: bool = False) -> Batch:

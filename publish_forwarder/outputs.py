@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 
 from edge.decode_errors import field_error
-from edge.large_bodies import dear, read_apart
+from edge.large_bodies import dear, read_in_worker
 from edge.problem import FieldError, Problem, ProblemForm, invalid, not_found
 from edge.process_pool import ProcessPool
 from metadata.catalog import Catalog
@@ -89,7 +89,7 @@ class Given(msgspec.Struct, array_like=True):
 
 async def _read(process_pool: ProcessPool | None, tenant_id: bytes, raw: bytes) -> list[Given]:
     if dear(raw):
-        return await read_apart(process_pool, tenant_id, list[Given], outputs_of, raw)
+        return await read_in_worker(process_pool, tenant_id, list[Given], outputs_of, raw)
     return outputs_of(raw)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from edge.asgi import JSON, Receive, Route, Scope, Send, path_param, respond, tenant_of
-from edge.large_bodies import dear, read_apart
+from edge.large_bodies import dear, read_in_worker
 from edge.problem import Problem
 from edge.process_pool import ProcessPool
 from edge.quota import PUBLISH_QUOTAS
@@ -151,7 +151,7 @@ async def _looked_into(
         return message
     message.data = b""
     given = msgspec.msgpack.encode(message), kind.value
-    return await read_apart(process_pool, tenant_id, Message, looked_into, data, *given)
+    return await read_in_worker(process_pool, tenant_id, Message, looked_into, data, *given)
 
 
 def looked_into(data: bytes, message: bytes, kind: str) -> Message:

@@ -118,8 +118,8 @@ class Cron:
         for piece in work.pieces:
             if piece.items:
                 by_topic.setdefault((piece.due.tenant_id, piece.due.topic_uid), []).append(piece)
-        gate = asyncio.Semaphore(MAKE_AT_ONCE)
-        ways = [self._publish(key, some, lock, gate, failed) for key, some in by_topic.items()]
+        at_once = asyncio.Semaphore(MAKE_AT_ONCE)
+        ways = [self._publish(key, some, lock, at_once, failed) for key, some in by_topic.items()]
         for result in await asyncio.gather(*ways, return_exceptions=True):
             if isinstance(result, BaseException):
                 raise result
@@ -132,7 +132,7 @@ class Cron:
         key: _TopicKey,
         pieces: Sequence[Piece],
         lock: Callable[[], Lock],
-        gate: asyncio.Semaphore,
+        at_once: asyncio.Semaphore,
         failed: _Failed,
     ) -> list[_Done]:
         """Publish the runs of a topic together, except for schedules that failed before.
@@ -144,7 +144,7 @@ class Cron:
         alone = [piece for piece in pieces if piece.due.uid in self._failing]
         done: list[_Done] = []
         try:
-            async with gate:
+            async with at_once:
                 topic = await self._topic(key)
         except LeaseLost:
             raise
@@ -153,7 +153,7 @@ class Cron:
                 failed.note(piece.due, error)
             return []
         try:
-            async with gate:
+            async with at_once:
                 done += await self._append(topic, together, lock)
         except LeaseLost:
             raise
@@ -166,7 +166,7 @@ class Cron:
             alone = list(pieces)
 
         async def by_itself(piece: Piece) -> None:
-            async with gate:
+            async with at_once:
                 with failed.noted(piece.due):
                     done.extend(await self._append(topic, [piece], lock))
 

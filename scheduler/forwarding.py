@@ -47,7 +47,7 @@ NOT_DUE = -1
 """The answer of a release for a message that is not due."""
 
 
-class Handed(NamedTuple):
+class ForwardResult(NamedTuple):
     """The results for messages of a sealed queue: staged no more, or not due yet by log time."""
 
     done: set[int]
@@ -74,7 +74,7 @@ class Forwarding:
 
     async def forward(
         self, queue: StagedQueue, numbers: Sequence[int], successors: Successors
-    ) -> Handed:
+    ) -> ForwardResult:
         """Copy messages to the successors; return what became of them.
 
         Try again those that it does not name.
@@ -84,8 +84,8 @@ class Forwarding:
         """
         if not successors:
             # sealed for good, because its topic is being deleted
-            return Handed(set(numbers), set())
-        course = _Course(self, queue)
+            return ForwardResult(set(numbers), set())
+        course = _ForwardingPut(self, queue)
         # The bodies are read before the log is asked. A message that is cancelled in between is
         # then not copied, even if a publish forwarder of 0.2.0, which takes no turns, cancels it.
         first, bodies = await self._fetch(queue, numbers[:FORWARD_AT_ONCE])
@@ -103,7 +103,7 @@ class Forwarding:
             course.handed.done.update(moved)
         return course.handed
 
-    async def _append(self, target: Target, staged: list[_Staged], course: _Course) -> None:
+    async def _append(self, target: Target, staged: list[_Staged], course: _ForwardingPut) -> None:
         """Append copies, and note where they are, also those made before."""
         for chunk in chunks(staged, lambda each: each.message):
             try:
@@ -116,7 +116,7 @@ class Forwarding:
         """Discard the message that took a turn."""
         await delayed.discard_turn(self._store, group, known, self._timeout_s)
 
-    async def due(self, course: _Course, numbers: Sequence[int]) -> list[int]:
+    async def due(self, course: _ForwardingPut, numbers: Sequence[int]) -> list[int]:
         """Return the messages that the log says are staged and due; note the state of the
         others.
         """
@@ -174,12 +174,12 @@ class Forwarding:
         return numbers, found
 
 
-class _Course:
+class _ForwardingPut:
     """The results for the messages of one call."""
 
     def __init__(self, forwarding: Forwarding, queue: StagedQueue) -> None:
         self.queue = queue
-        self.handed = Handed(set(), set())
+        self.handed = ForwardResult(set(), set())
         self.moved: list[Forwarded] = []
         self._forwarding = forwarding
 

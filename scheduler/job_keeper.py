@@ -14,7 +14,7 @@ from metadata.errors import MetadataError
 from metadata.jobs.claims import JobLeaseRepository
 from metadata.jobs.machine import Expire, Verdict
 from metadata.jobs.steps import JobSteps
-from metadata.jobs.sweep import Behind, JobSweepRepository
+from metadata.jobs.sweep import JobSweepRepository, UnfinishedJob
 from metadata.jobs.transaction import TaskTransition
 from metadata.jobs.types import Lease
 from scheduler import metrics
@@ -75,7 +75,7 @@ class JobKeeper:
         for behind in await self._sweeping.behind(AT_ONCE):
             await self._sweep(behind)
 
-    async def _sweep(self, behind: Behind) -> None:
+    async def _sweep(self, behind: UnfinishedJob) -> None:
         if behind.ends_children:
             await self._steps.cancel_children(behind.tenant_id, [behind.uid])
         while not await self._sweeping.sweep(behind):

@@ -128,7 +128,7 @@ class Redriving:
         redrive = unfinished.redrive
         try:
             try:
-                course = _Course(unfinished, self._store, self._outbox, self._topics)
+                course = _RunningRedrive(unfinished, self._store, self._outbox, self._topics)
                 await self._follow(course)
             except _Failed as error:
                 await self._finish(redrive, str(error))
@@ -139,7 +139,7 @@ class Redriving:
         finally:
             self._running.discard(redrive.uid)
 
-    async def _follow(self, course: _Course) -> None:
+    async def _follow(self, course: _RunningRedrive) -> None:
         """Carry out a redrive to its end; raises _Failed, _Ended, LeaseLost."""
         redrive, place, waits = course.redrive, START, 0
         if redrive.state == "cancelling":
@@ -166,7 +166,7 @@ class Redriving:
                 course.waits_for = str(error)
                 await self._wait(course, min(MAX_BACKOFF_S, MIN_BACKOFF_S * 2 ** min(waits, 10)))
 
-    async def _note(self, course: _Course, step: _Step) -> None:
+    async def _note(self, course: _RunningRedrive, step: _Step) -> None:
         """Commit the progress; raises _Ended if no more is wanted."""
         course.lost += step.lost
         course.waits_for = None
@@ -176,12 +176,12 @@ class Redriving:
         metrics.redriven.inc(len(step.redriven))
         _go_on(state)
 
-    async def _pace(self, course: _Course) -> None:
+    async def _pace(self, course: _RunningRedrive) -> None:
         """Wait until the rate allows more."""
         while (wait_s := course.next_s - time.monotonic()) > 0:
             await self._wait(course, min(wait_s, self._look_every_s))
 
-    async def _wait(self, course: _Course, seconds: float) -> None:
+    async def _wait(self, course: _RunningRedrive, seconds: float) -> None:
         """Wait, record why, and check whether the redrive was cancelled."""
         await asyncio.sleep(seconds)
         if course.waits_for is None and seconds < self._look_every_s:
@@ -218,7 +218,7 @@ def _go_on(state: str | None) -> None:
         raise _Ended
 
 
-class _Course:
+class _RunningRedrive:
     """One redrive under way: its choice of dead letters, its rate, and its work on a batch."""
 
     def __init__(

@@ -23,7 +23,7 @@ from schemas.avro import (
     Union,
     branch_name,
 )
-from schemas.limits import MAX_ERRORS, MAX_VALUES, TooDear, pointer, shortened
+from schemas.limits import MAX_ERRORS, MAX_VALUES, TooExpensive, pointer, shortened
 
 INT = range(-(2**31), 2**31)
 LONG = range(-(2**63), 2**63)
@@ -56,7 +56,7 @@ class _Body:
         self.left -= values
         if self.left < 0:
             if self.most < MAX_VALUES:
-                raise TooDear
+                raise TooExpensive
             raise _Wrong(f"more than {MAX_VALUES} values")
 
     def skip(self, count: int) -> bytes:
@@ -89,7 +89,7 @@ class _Body:
 def check_binary(type_: Type, data: bytes, *, here: bool = False) -> list[FieldError]:
     """Return the first fault of a binary body, if there is one.
 
-    With `here` it raises TooDear for a body with more values than the event loop has time for.
+    With `here` it raises TooExpensive for a body with more values than the event loop has time for.
     """
     body = _Body(data, MAX_VALUES_HERE if here else MAX_VALUES)
     try:
@@ -207,7 +207,7 @@ _READERS: dict[type, Callable[[Any, _Body], None]] = {
 def check_json(type_: Type, data: bytes, *, here: bool = False) -> list[FieldError]:
     """Return up to `MAX_ERRORS` faults of a JSON body; `here` is as for `check_binary`."""
     if here and len(data) > MAX_JSON_BYTES_HERE:
-        raise TooDear
+        raise TooExpensive
     try:
         value = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -16,7 +16,7 @@ from typing import Any
 from edge.problem import FieldError
 from edge.process_pool import LIMIT_S, ProcessPool, TookTooLong
 from schemas.definition import Definition, compile_definition, incompatible
-from schemas.limits import BadDefinition, CannotCompare, TooDear
+from schemas.limits import BadDefinition, CannotCompare, TooExpensive
 
 MAX_COMPILED = 1_000
 _MAX_COMPILED_IN_A_WORKER = 100
@@ -81,7 +81,7 @@ class Checker:
         if definition is not None:
             try:
                 return definition.check(data, content_type, here=True)
-            except TooDear:
+            except TooExpensive:
                 pass
         try:
             return await self._apart(tenant_id, checked, kind, text, bytes(data), content_type)
@@ -118,7 +118,7 @@ class Checker:
             definition = compile_definition(kind, text, here=True)
         except BadDefinition as error:
             definition = error
-        except TooDear:
+        except TooExpensive:
             pass
         self._known[key] = definition
         while len(self._known) > MAX_COMPILED:

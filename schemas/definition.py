@@ -1,7 +1,7 @@
 """A definition of either kind: it is compiled once, and then checks bodies.
 
 The event loop passes `here`: work that may take longer than others can wait is then not done, and
-TooDear is raised.
+TooExpensive is raised.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from schemas import avro, avro_bodies
 from schemas.avro_compatibility import unreadable
 from schemas.json_compatibility import not_allowed
 from schemas.json_schema import JsonSchema
-from schemas.limits import MAX_CHECKED_BYTES, MAX_ERRORS, CannotCompare, TooDear
+from schemas.limits import MAX_CHECKED_BYTES, MAX_ERRORS, CannotCompare, TooExpensive
 from schemas.price import HERE_NS
 
 AVRO_TYPES = frozenset({"avro/binary", "application/avro", "application/vnd.apache.avro+binary"})
@@ -51,7 +51,7 @@ class AvroDefinition:
 
     def __init__(self, text: str, *, here: bool = False) -> None:
         if here and len(text) > MAX_AVRO_CHARS_HERE:
-            raise TooDear
+            raise TooExpensive
         self.type = avro.parse(text)
 
     def check(

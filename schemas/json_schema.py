@@ -24,7 +24,7 @@ from schemas.limits import (
     MAX_ERRORS,
     MAX_PARTS,
     MAX_WORK,
-    TooDear,
+    TooExpensive,
     bad,
     pointer,
     read_definition,
@@ -83,7 +83,7 @@ class JsonSchema:
     """A compiled definition; `document` is its JSON."""
 
     def __init__(self, text: str, *, most_ns: float = float("inf")) -> None:
-        """Compile a definition; raises BadDefinition, or TooDear if it may take longer than
+        """Compile a definition; raises BadDefinition, or TooExpensive if it may take longer than
         `most_ns`.
         """
         document = read_definition(text)
@@ -92,7 +92,7 @@ class JsonSchema:
         self.document: dict[str, Any] | bool = document
         self._subschemas, self._price = _Walk(self.document).go()
         if self._price.compile_ns(len(text)) > most_ns:
-            raise TooDear
+            raise TooExpensive
         try:
             self._validator = DRAFTS[self.draft](
                 self.document,
@@ -107,12 +107,12 @@ class JsonSchema:
             raise bad((), NOT_COMPILED) from error
 
     def check(self, data: bytes, *, most_ns: float = float("inf")) -> list[FieldError]:
-        """Return up to `MAX_ERRORS` faults of a body; raises TooDear if that may take longer than
-        `most_ns`.
+        """Return up to `MAX_ERRORS` faults of a body; raises TooExpensive if that may take longer
+        than `most_ns`.
         """
         size_bytes = len(data)
         if self._price.check_ns(size_bytes) > most_ns:
-            raise TooDear
+            raise TooExpensive
         try:
             value = msgspec.json.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -126,7 +126,7 @@ class JsonSchema:
             return []
         explain_ns = self._price.explain_ns(size_bytes)
         if explain_ns > most_ns:
-            raise TooDear
+            raise TooExpensive
         if explain_ns > EXPLAIN_NS:
             return [FieldError("", "does not fit the schema; it is too large to say where")]
         found = islice(self._validator.iter_errors(value), MAX_ERRORS)

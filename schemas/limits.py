@@ -38,7 +38,7 @@ class BadDefinition(Exception):
         self.errors = tuple(errors)
 
 
-class TooDear(Exception):
+class TooExpensive(Exception):
     """Some work may take longer than the event loop has time for; a worker process does it."""
 
 

@@ -48,7 +48,7 @@ from subscribe_forwarder.delivery.reading.staged import Nowhere, StagedIds, Stag
 from subscribe_forwarder.delivery.reading.tail import wall_us
 from subscribe_forwarder.delivery.reading.tails import Tails
 from subscribe_forwarder.delivery.reconciler import Reconciler
-from subscribe_forwarder.delivery.selection.apart import Apart
+from subscribe_forwarder.delivery.selection.worker_evaluator import WorkerEvaluator
 from subscribe_forwarder.delivery.state.lanes import Lane
 from subscribe_forwarder.delivery.state.ledger import Now
 from subscribe_forwarder.delivery.throttling.in_flight import InFlight
@@ -109,7 +109,7 @@ class SubscribeForwarder:
         self._clock = clock
         self._throttling = throttling
         self.usage, self._in_flight = usage, InFlight(levels, clock)
-        self.apart = None if process_pool is None else Apart(process_pool)
+        self.evaluator = None if process_pool is None else WorkerEvaluator(process_pool)
         self.process_pool = process_pool
         self.listeners = Listeners()
         self.activity = Activity()
@@ -169,8 +169,8 @@ class SubscribeForwarder:
         """Writes what is left, releases every unit and the lease. Idempotent."""
         if self.dead_letter_writer is not None:
             await self.dead_letter_writer.close()
-        if self.apart is not None:
-            self.apart.close()
+        if self.evaluator is not None:
+            self.evaluator.close()
         self.drain()
         if self._handing_over is not None:
             await asyncio.wait({self._handing_over}, timeout=self.settings.drain_s)
@@ -340,7 +340,7 @@ class SubscribeForwarder:
             alone=self.links is None,
             owners=lambda: self.owners,
             look_for=lambda units: self._fleet.look_for(units),
-            apart=self.apart,
+            evaluator=self.evaluator,
         )
 
     def _make_hub(self, subscription: Subscription) -> Hub:
@@ -350,7 +350,7 @@ class SubscribeForwarder:
             self.flusher.note,
             self.settings,
             self._clock,
-            handed_out=self.activity.handed_out,
+            on_delivered=self.activity.delivered,
             listeners=self.listeners,
             throttling=self._throttling,
             in_flight=self._in_flight.of(subscription.tenant_id),

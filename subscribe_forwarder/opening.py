@@ -59,7 +59,7 @@ from subscribe_forwarder.api.spans import DeliverySpans
 from subscribe_forwarder.api.task_acks import Outputs, TaskAcks
 from subscribe_forwarder.api.trace import DeliveryRecorder, DeliveryTrace
 from subscribe_forwarder.delivery.publishing import AckPublisher
-from subscribe_forwarder.delivery.throttling.flows import FlowBook
+from subscribe_forwarder.delivery.throttling.flows import FlowReports
 from subscribe_forwarder.delivery.throttling.machine import MachineThrottle
 from subscribe_forwarder.delivery.throttling.throttling import Throttling
 from subscribe_forwarder.delivery.undelivered import find_undelivered
@@ -143,7 +143,7 @@ async def open_subscribe_forwarder(stack: AsyncExitStack, process: Process) -> O
     machine = MachineThrottle()
     load.add_listener(lambda took_s: machine.tick(took_s, load.overloaded))
     flows = SubscriptionFlowRepository(database)
-    book = FlowBook(flows, links)
+    book = FlowReports(flows, links)
     process.feed.add_listener(book.on_changes)
     book.start()
     stack.push_async_callback(book.close)

@@ -281,7 +281,7 @@ class Admission:
         reason = _bound(self._waits if kind.waits else self._requests, tenant_id, 1, urgency)
         limit = self._publish_limit.limit
         if limit is not None and kind.timed and reason is None:
-            crowded = self._crowds(tenant_id, tenant, urgency, limit)
+            crowded = self._exceeds_limit(tenant_id, tenant, urgency, limit)
             self._crowded |= crowded
             reason = "crowd" if crowded else None
         if reason is None and body_bytes:
@@ -300,7 +300,9 @@ class Admission:
         level = sum(demand for demand, _ in demands) / sum(weight for _, weight in demands)
         return any(demand < LITTLE * level * weight for demand, weight in demands)
 
-    def _crowds(self, tenant_id: bytes, tenant: _Tenant, urgency: Urgency, limit: float) -> bool:
+    def _exceeds_limit(
+        self, tenant_id: bytes, tenant: _Tenant, urgency: Urgency, limit: float
+    ) -> bool:
         """One more publish of it is one too many: who is within its part never is."""
         if tenant.publishing + 1 <= limit * self._requests.fraction(tenant_id):
             return False

@@ -46,7 +46,7 @@ class RequestAdmission:
     """Asks the admission of one process, and makes its refusals ahead."""
 
     def __init__(self, admission: Admission, endpoints: Iterable[Endpoint]) -> None:
-        self.admission = admission
+        self.process = admission
         endpoints = list(endpoints)
         self._kinds = {one: kind_of(one.method, one.template) for one in endpoints}
         self._publishes = {one for one in endpoints if self._kinds[one].timed}
@@ -59,7 +59,7 @@ class RequestAdmission:
 
     def turned_away(self, tenant_id: bytes, kind: Kind, size: int) -> PreparedResponse | None:
         """Return the refusal of a request whose body of `size` bytes is here; None: dispatch it."""
-        problem = self.admission.refuses(tenant_id, kind, size)
+        problem = self.process.refuses(tenant_id, kind, size)
         return None if problem is None else _REFUSALS[problem.retry_after_s]
 
 

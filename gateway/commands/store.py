@@ -71,9 +71,9 @@ def nodes(context: typer.Context) -> None:
 @app.command()
 def wait(context: typer.Context, timeout: Seconds = 120.0) -> None:
     """Wait until every node is up and has caught up, and every group has a leader."""
-    from store_nodes.admin import wellness
+    from store_nodes.admin import health
 
-    _run(_store(context), wellness.until_well, timeout)
+    _run(_store(context), health.until_well, timeout)
 
 
 @app.command("add-node")

@@ -12,14 +12,14 @@ import msgspec
 from rich.live import Live
 
 from gateway import logs
-from gateway.commands.store_view import Board, tables, terminal
+from gateway.commands.store_view import ProgressDisplay, tables, terminal
 from gateway.configuration.settings import Role, ServerSettings, log_level
 from gateway.up.data_dir import State
 from gateway.up.supervisor import GROUPS
 from peering.settings import PeerSettings
 from peering.shared_secret import SharedSecret
 from peering.tls import PeerTls, open_peer_tls
-from store_nodes.admin import AdminError, NotFinished, Operator, Overview, wellness
+from store_nodes.admin import AdminError, NotFinished, Operator, Overview, health
 from store_nodes.client import StoreClient
 from store_nodes.errors import OutcomeUnknown, StoreError, Unavailable
 from store_nodes.settings import Address
@@ -82,7 +82,7 @@ def _of_data_dir(data_dir: Path) -> StoreAddresses:
 
 def run(store: StoreAddresses, work: Work[object], timeout_s: float = 600.0) -> int:
     """Run one operation that changes something, and show its progress; return the exit status."""
-    with Board(terminal()) as board:
+    with ProgressDisplay(terminal()) as board:
         status, _ = _finish(store, work, timeout_s, board)
     return status
 
@@ -104,12 +104,12 @@ def show_nodes(store: StoreAddresses) -> int:
     """Print the nodes, as a setting; return the exit status."""
     status, seen = _finish(store, lambda operator: operator.stable_overview(), 60.0, None)
     if seen is not None:
-        sys.stdout.write(wellness.setting(seen) + "\n")
+        sys.stdout.write(health.setting(seen) + "\n")
     return status
 
 
 def _finish(
-    store: StoreAddresses, work: Work[R], timeout_s: float, board: Board | None
+    store: StoreAddresses, work: Work[R], timeout_s: float, board: ProgressDisplay | None
 ) -> tuple[int, R | None]:
     try:
         return DONE, asyncio.run(_operate(store, work, timeout_s, board))
@@ -124,7 +124,7 @@ def _finish(
 
 
 async def _operate(
-    store: StoreAddresses, work: Work[R], timeout_s: float, board: Board | None
+    store: StoreAddresses, work: Work[R], timeout_s: float, board: ProgressDisplay | None
 ) -> R:
     client = store.client()
     await client.start()

@@ -86,7 +86,7 @@ def size(count: int | None) -> str:
     return f"{value:.0f} {_UNITS[unit]}" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
 
 
-class Board:
+class ProgressDisplay:
     """Shows the notes of an operation: on a terminal the latest line of each group,
     redrawn; else every line as it comes.
     """
@@ -97,7 +97,7 @@ class Board:
         self._heading = ""
         self._live = Live(console=console, refresh_per_second=8) if console.is_terminal else None
 
-    def __enter__(self) -> Board:
+    def __enter__(self) -> ProgressDisplay:
         if self._live is not None:
             self._live.start()
         return self

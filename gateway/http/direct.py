@@ -82,11 +82,11 @@ class DirectRequests:
         self,
         router: Router,
         verifier: CachingVerifier,
-        gate: RequestAdmission | None,
+        admission: RequestAdmission | None,
         cors: Cors | None,
         accounts: Accounts,
     ) -> None:
-        self.gate = gate
+        self.admission = admission
         self.accounts = accounts
         self._router = router
         self._verifier = verifier
@@ -112,13 +112,13 @@ class DirectRequests:
         prepare = None if plan is None else plan(params, head.headers)
         if prepare is None:
             return None
-        gate, cors = self.gate, self._cors
+        admission, cors = self.admission, self._cors
         return Known(
             endpoint,
             params,
             prepare,
             token,
-            None if gate is None else gate.kind(endpoint, fields.get(PRIORITY)),
+            None if admission is None else admission.kind(endpoint, fields.get(PRIORITY)),
             body_bytes(fields.get(b"content-length"), chunked=False),
             head.content_length,
             fields.get(REQUEST_ID_HEADER),
@@ -186,8 +186,8 @@ class DirectRequest:
         try:
             known.endpoint.check(self._principal.caller, known.params)
             of.accounts.charge(tenant_id)
-            if of.gate is not None and known.kind is not None:
-                refusal = of.gate.admission.enter(tenant_id, known.kind, known.size)
+            if of.admission is not None and known.kind is not None:
+                refusal = of.admission.process.enter(tenant_id, known.kind, known.size)
                 if refusal is not None:
                     self._shed = True
                     self._reply(refusal)
@@ -242,10 +242,10 @@ class DirectRequest:
             status = CLIENT_GONE
         of = self._of
         if self._entered:
-            assert of.gate is not None
+            assert of.admission is not None
             assert known.kind is not None
             took_s = time.perf_counter() - self._started_s if status < 300 else None
-            of.gate.admission.leave(self.tenant_id, known.kind, known.size, took_s)
+            of.admission.process.leave(self.tenant_id, known.kind, known.size, took_s)
         endpoint = known.endpoint
         of.accounts.finished(
             endpoint.method, known.path, endpoint.template, status, self._started_s, name,

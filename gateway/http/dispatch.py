@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -117,7 +118,7 @@ class Dispatcher:
         *,
         access_log: AccessLog | None = None,
         body_timeout_s: float = 30.0,
-        gate: RequestAdmission | None = None,
+        admission: RequestAdmission | None = None,
         cors: Cors | None = None,
         tickets: StreamTickets | None = None,
         quotas: Quotas = NO_LIMITS,
@@ -125,9 +126,9 @@ class Dispatcher:
     ) -> None:
         """Create the dispatcher.
 
-        A `gate` of None lets every request in, `cors` of None lets pages of no other origin read
-        answers, `tickets` of None takes no tickets of streams. `quotas` are asked for, and `usage`
-        told of, each request of a tenant.
+        An `admission` of None lets every request in, `cors` of None lets pages of no other origin
+        read answers, `tickets` of None takes no tickets of streams. `quotas` are asked for, and
+        `usage` told of, each request of a tenant.
         """
         self._router = router
         self._verifier = verifier
@@ -135,7 +136,7 @@ class Dispatcher:
         self._metrics = RequestMetrics(router.endpoints)
         self._access_log = access_log or AccessLog()
         self._body_timeout_s = body_timeout_s
-        self._gate = gate
+        self._admission = admission
         self._cors = cors
         self._tickets = tickets
         self._asked: dict[bytes, _Asked] = {}
@@ -147,28 +148,14 @@ class Dispatcher:
         self._watch.guard(router.endpoints)
         self._idle = asyncio.Event()
         self.in_flight = 0
-        self.direct = DirectRequests(router, verifier, gate, cors, self)
+        self.direct = DirectRequests(router, verifier, admission, cors, self)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request: find its operation, check the caller, admit it and run the handler."""
         if scope["type"] != "http":
             await self._fallback(scope, receive, send)
             return
-        authorization = offered = length = priority = origin = None
-        chunked = shed = False
-        for name, value in scope["headers"]:
-            if name == b"authorization":
-                authorization = value
-            elif name == REQUEST_ID_HEADER:
-                offered = value
-            elif name == b"content-length":
-                length = value
-            elif name == PRIORITY:
-                priority = value
-            elif name == b"origin":
-                origin = value
-            elif name == b"transfer-encoding":
-                chunked = True
+        authorization, offered, length, priority, origin, chunked = _fields(scope["headers"])
         if len(scope["headers"]) > MAX_FIELDS:
             await respond_problem(send, too_many_fields(MAX_FIELDS))
             return
@@ -180,32 +167,26 @@ class Dispatcher:
         cors = self._cors
         if cors is not None:
             exchange.headers = cors.headers(origin)
-        template, gate, tenant_id, kind, size = "other", self._gate, ANONYMOUS, None, 0
+        admission = self._admission
+        template, tenant_id, kind, size, shed = "other", ANONYMOUS, None, 0, False
         self.in_flight += 1
         try:
             if cors is not None and cors.is_preflight(scope, origin):
                 await allow(scope, exchange.send)
                 return
-            raw_path = scope.get("raw_path")
-            path = raw_path.decode("latin-1") if raw_path else scope["path"]
-            match = self._router.match(method, path)
+            match = self._router.match(method, _path(scope))
             if match is None:
                 await self._fallback(scope, exchange.receive, exchange.send)
             else:
-                endpoint, params = match
-                scope["path_params"] = params
+                endpoint, scope["path_params"] = match
                 scope["method"] = endpoint.method
                 template = endpoint.template
                 if endpoint.permission is not Permission.PUBLIC:
-                    token = self._token(scope, template, authorization)
-                    principal = self._verifier.cached(token) or await self._verify(token)
-                    tenant_id = principal.tenant_id
-                    if principal.caller.slow:
-                        await endpoint.learn(principal.caller, params)
-                    self._admit(scope, exchange, endpoint, principal)
-                if gate is not None:
-                    asked, size = gate.kind(endpoint, priority), body_bytes(length, chunked=chunked)
-                    refusal = gate.admission.enter(tenant_id, asked, size)
+                    tenant_id = await self._authorize(scope, exchange, endpoint, authorization)
+                if admission is not None:
+                    asked = admission.kind(endpoint, priority)
+                    size = body_bytes(length, chunked=chunked)
+                    refusal = admission.process.enter(tenant_id, asked, size)
                     if refusal is not None:
                         shed = True
                         await self._answer_error(scope, exchange, refusal)
@@ -224,10 +205,10 @@ class Dispatcher:
             exchange.task.uncancel()
             await self._answer_error(scope, exchange, body_timeout(self._body_timeout_s))
         finally:
-            if gate is not None and kind is not None:
+            if admission is not None and kind is not None:
                 done = 200 <= exchange.status < 300
                 took_s = time.perf_counter() - exchange.started_s if done else None
-                gate.admission.leave(tenant_id, kind, size, took_s)
+                admission.process.leave(tenant_id, kind, size, took_s)
             self._finished(scope, exchange, method, template, shed=shed)
 
     def _token(self, scope: Scope, template: str, authorization: bytes | None) -> bytes:
@@ -236,14 +217,20 @@ class Dispatcher:
             authorization = self._tickets.authorization(template, scope)
         return bearer_token(authorization)
 
-    def _admit(
-        self, scope: Scope, exchange: Exchange, endpoint: Endpoint, principal: Principal
-    ) -> None:
-        """Check the caller's permission, rate and query, and put the caller into the scope.
+    async def _authorize(
+        self, scope: Scope, exchange: Exchange, endpoint: Endpoint, authorization: bytes | None
+    ) -> bytes:
+        """Check the caller's token, permission, rate and query; put the caller into the scope and
+        return the tenant's id.
 
-        Raises the Problem of the first check that fails.
+        Raises the Problem or TokenRefused of the first check that fails.
         """
-        endpoint.check(principal.caller, scope["path_params"])
+        token = self._token(scope, endpoint.template, authorization)
+        principal = self._verifier.cached(token) or await self._verify(token)
+        params = scope["path_params"]
+        if principal.caller.slow:
+            await endpoint.learn(principal.caller, params)
+        endpoint.check(principal.caller, params)
         scope[TENANT] = principal.tenant_id
         scope[SUBJECT] = principal.subject
         scope[CALLER] = principal.caller
@@ -252,6 +239,7 @@ class Dispatcher:
         self.charge(principal.tenant_id)
         if scope["query_string"] and endpoint.query is not None:
             refuse_unknown(scope["query_string"], endpoint.query)
+        return principal.tenant_id
 
     def charge(self, tenant_id: bytes) -> None:
         """Take a request from the tenant's rate and count it.
@@ -270,12 +258,12 @@ class Dispatcher:
         `raw` is its head, and `body_bytes` of its body are here. Returns None if it is to be
         dispatched, which may still refuse it.
         """
-        gate = self._gate
-        if gate is None or not gate.admission.pressed:
+        admission = self._admission
+        if admission is None or not admission.process.pressed:
             return None
         asked = self._asked.get(raw)
         if asked is None:
-            asked = self._look(gate, raw)
+            asked = self._look(admission, raw)
             if asked is None:
                 return None
             # A flooding client sends the same head each time: it is looked at once.
@@ -289,7 +277,7 @@ class Dispatcher:
         if principal is None:
             return None
         size = min(asked.length, MOST_BYTES)
-        refusal = gate.turned_away(principal.tenant_id, asked.kind, size)
+        refusal = admission.turned_away(principal.tenant_id, asked.kind, size)
         if refusal is None:
             return None
         self._turned_away[asked.endpoint] += 1
@@ -297,7 +285,7 @@ class Dispatcher:
         tenant_id = principal.tenant_id
         return TurnedAway(refusal, offered, tenant_id, asked.length, asked.close, asked.own)
 
-    def _look(self, gate: RequestAdmission, raw: bytes) -> _Asked | None:
+    def _look(self, admission: RequestAdmission, raw: bytes) -> _Asked | None:
         try:
             head = parse_head(raw)
         except Malformed:
@@ -314,22 +302,22 @@ class Dispatcher:
             return None
         if match is None:
             return None
-        kind = gate.kind(match[0], fields.get(PRIORITY))
+        kind = admission.kind(match[0], fields.get(PRIORITY))
         offered = fields.get(REQUEST_ID_HEADER)
         own = fields.keys().isdisjoint(PROXY_HEADERS)
         return _Asked(match[0], kind, token, head.content_length, offered, head.close, own)
 
     async def _verify(self, token: bytes) -> Principal:
         """Verify a token that is not known: work that no tenant pays for yet."""
-        gate = self._gate
-        if gate is None:
+        admission = self._admission
+        if admission is None:
             return await self._verifier.verify(token)
-        if gate.admission.enter(ANONYMOUS, CHECK) is not None:
+        if admission.process.enter(ANONYMOUS, CHECK) is not None:
             raise overloaded(1)
         try:
             return await self._verifier.verify(token)
         finally:
-            gate.admission.leave(ANONYMOUS, CHECK)
+            admission.process.leave(ANONYMOUS, CHECK)
 
     def _finished(
         self, scope: Scope, exchange: Exchange, method: str, template: str, *, shed: bool
@@ -404,3 +392,34 @@ class Dispatcher:
 async def _send_problem(exchange: Exchange, problem: Problem) -> None:
     instance = "urn:packetboat:request:" + exchange.request_id.decode("ascii")
     await respond_problem(exchange.send, problem, instance)
+
+
+def _path(scope: Scope) -> str:
+    """Return the path as the client wrote it, with its escapes."""
+    raw_path = scope.get("raw_path")
+    path: str = raw_path.decode("latin-1") if raw_path else scope["path"]
+    return path
+
+
+def _fields(
+    headers: Iterable[tuple[bytes, bytes]],
+) -> tuple[bytes | None, bytes | None, bytes | None, bytes | None, bytes | None, bool]:
+    """Return the authorization, request id, length, priority and origin, and whether the body is
+    chunked.
+    """
+    authorization = offered = length = priority = origin = None
+    chunked = False
+    for name, value in headers:
+        if name == b"authorization":
+            authorization = value
+        elif name == REQUEST_ID_HEADER:
+            offered = value
+        elif name == b"content-length":
+            length = value
+        elif name == PRIORITY:
+            priority = value
+        elif name == b"origin":
+            origin = value
+        elif name == b"transfer-encoding":
+            chunked = True
+    return authorization, offered, length, priority, origin, chunked

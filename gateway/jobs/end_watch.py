@@ -54,7 +54,7 @@ class EndWatch:
             self._leave(key, ended)
         return job
 
-    def rung(self, tenant_id: bytes, job_uid: bytes) -> None:
+    def job_ended(self, tenant_id: bytes, job_uid: bytes) -> None:
         """Wake the callers that wait for that job, which has ended."""
         for ended in self._waiting.get((tenant_id, job_uid), ()):
             ended.set()
@@ -62,7 +62,7 @@ class EndWatch:
     async def look(self) -> None:
         """Asks once for all of them. Raises MetadataError."""
         for key in await self._leases.ended(list(self._waiting)):
-            self.rung(*key)
+            self.job_ended(*key)
 
     def drain(self) -> None:
         """Answer every waiting caller now."""

@@ -12,7 +12,7 @@ import msgspec
 
 from edge.asgi import Receive, Scope, read_body, tenant_of
 from edge.decode_errors import field_error, malformed
-from edge.large_bodies import SMALL_BYTES, read_apart
+from edge.large_bodies import SMALL_BYTES, read_in_worker
 from edge.problem import FieldError, Problem, invalid
 from edge.process_pool import ProcessPool
 from gateway.http.decoding import decode_json
@@ -49,7 +49,7 @@ async def read(
     """Return the body as the function reads it; raise a 400, 413, 422 or 429 Problem."""
     body = await read_body(scope, receive, limit_bytes)
     if len(body) > SMALL_BYTES:
-        return await read_apart(process_pool, tenant_of(scope), kind, function, body)
+        return await read_in_worker(process_pool, tenant_of(scope), kind, function, body)
     return function(body)
 
 

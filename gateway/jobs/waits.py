@@ -77,7 +77,7 @@ class JobWaits:
         self._needed = self.claims.waits.needed
         self.ends = EndWatch(JobRepository(database), leases, self._needed.set)
         self._notifier = notifier(
-            database, self.claims.tasks_wait, self.ends.rung, self.claims.notice
+            database, self.claims.tasks_wait, self.ends.job_ended, self.claims.notice
         )
 
     async def run(self) -> None:

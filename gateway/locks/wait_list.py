@@ -51,7 +51,7 @@ class LockWaitList:
     def __init__(self, database: Database, *, locks: LockRepository | None = None) -> None:
         self._locks = locks or LockRepository(database)
         self._places = LockWaiterRepository(database)
-        self._notifier = notifier(database, self._rung, self._wake_all)
+        self._notifier = notifier(database, self._notified, self._wake_all)
         self.waits: WaitList[tuple[bytes, str]] = WaitList(
             Shares(MAX_WAITING_IN_ALL, name="lock_waits")
         )
@@ -152,7 +152,7 @@ class LockWaitList:
                     raise
             await asyncio.sleep(AFTER_FAILURE_S)
 
-    def _rung(self, tenant_id: bytes, name: str) -> None:
+    def _notified(self, tenant_id: bytes, name: str) -> None:
         self.waits.wake((tenant_id, name))
 
     def _wake_all(self) -> None:

@@ -28,7 +28,7 @@ class Follower(Protocol):
     def __call__(self, quotas: Sequence[TenantQuota], *, all_of_them: bool = False) -> None: ...
 
 
-class LimitBook:
+class LimitCache:
     """Follows the limits; one per process, and a listener of the change feed.
 
     Until the first reading the platform's limits hold for everybody.

@@ -29,7 +29,7 @@ from edge import failpoints
 from gateway.recovery.rebuild import Rebuild, Report
 from metadata import eras
 from metadata.database import Connection, Database
-from metadata.eras import Position, Sentinel
+from metadata.eras import HistoryCheck, Position
 from metadata.errors import MetadataError
 from metadata.lease import LEASE_S
 from metadata.settings import DatabaseSettings
@@ -74,12 +74,14 @@ class StoreBehind(StoreError):
 
 
 class EraKeeper:
-    """One per process. `sentinel` keeps the process off Postgres until this has confirmed it."""
+    """One per process. `history` keeps the process off Postgres until this has confirmed it."""
 
-    def __init__(self, settings: DatabaseSettings, store: StoreClient, sentinel: Sentinel) -> None:
+    def __init__(
+        self, settings: DatabaseSettings, store: StoreClient, history: HistoryCheck
+    ) -> None:
         self._settings = settings
         self._store = store
-        self._sentinel = sentinel
+        self._history = history
         self._compared = asyncio.Event()
         self._failure = ""
         """The reason why the last comparison failed."""
@@ -103,12 +105,12 @@ class EraKeeper:
             except Exception:
                 _log.exception("the comparison of Postgres with the store failed")
                 pause_s, failures = MAX_RETRY_S, 1
-            if failures or self._sentinel.suspicion is not None:
+            if failures or self._history.suspicion is not None:
                 await asyncio.sleep(pause_s)
                 continue
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
-                    await self._sentinel.doubted.wait()
+                    await self._history.doubted.wait()
 
     async def until_compared(self, timeout_s: float) -> None:
         """Return once Postgres may be used, or after `timeout_s`; a caller that starts then
@@ -119,7 +121,7 @@ class EraKeeper:
                 await self._compared.wait()
 
     def not_ready_reason(self) -> str | None:
-        reason = self._sentinel.suspicion
+        reason = self._history.suspicion
         if reason is None:
             return None
         if self._rebuild_now is not None:
@@ -139,8 +141,8 @@ class EraKeeper:
 
     async def _turn(self) -> float:
         """Take one turn; return the seconds until the next."""
-        sentinel = self._sentinel
-        if sentinel.suspicion is not None or sentinel.doubted.is_set() or sentinel.seen is None:
+        history = self._history
+        if history.suspicion is not None or history.doubted.is_set() or history.seen is None:
             await self._compare()
         return await self._move_witness()
 
@@ -164,14 +166,14 @@ class EraKeeper:
         """Return (the store's era, the reason why Postgres is behind or None, its position)."""
         store_era = await self._store.counter(GROUP, ERA)
         seen_by_store = await self._store.counter(GROUP, witness(store_era))
-        before = self._sentinel.seen
+        before = self._history.seen
         now = await eras.observe(connection)
         if (now.era or 0) > store_era:
             raise StoreBehind(f"the store is in era {store_era}, and Postgres in {now.era}")
         reason = eras.behind_store(now, store_era, seen_by_store)
         if reason is None:
             reason = eras.went_back(before, now)
-        reason = self._sentinel.lacks(now, reason)
+        reason = self._history.lacks(now, reason)
         if reason is None and now.era is None:
             await eras.begin_first(connection, now)
             now = await eras.observe(connection)
@@ -233,13 +235,13 @@ class EraKeeper:
             await self._store.compare_and_set(GROUP, witness(era), old, 0)
 
     def _confirm(self, now: Position) -> None:
-        self._sentinel.confirm(now)
+        self._history.confirm(now)
         self._compared.set()
         _ERA.set(now.era or 0)
 
     async def _move_witness(self) -> float:
-        seen = self._sentinel.seen
-        if self._sentinel.suspicion is not None or seen is None:
+        seen = self._history.seen
+        if self._history.suspicion is not None or seen is None:
             return RETRY_S
         grown = seen.wal_bytes - self._moved_to
         if grown <= 0:
@@ -249,7 +251,7 @@ class EraKeeper:
             await self._store.compare_and_set(GROUP, name, self._moved_to, seen.wal_bytes)
         except Conflict as conflict:
             if conflict.current < self._moved_to:
-                self._sentinel.doubted.set()  # another era began
+                self._history.doubted.set()  # another era began
                 return RETRY_S
             ours, self._moved_to = conflict.current in self._tried, conflict.current
             self._tried.clear()

@@ -24,7 +24,7 @@ from metadata.recovery import Reach, RecoveryRepository
 from metadata.topics.placements import LaneOf, PlacementRepository
 from metadata.topics.topics import TopicRepository
 from metadata.types import Partition, Placement, Topic, TopicState
-from store_nodes.admin.census import census
+from store_nodes.admin.inventory import queue_inventory
 from store_nodes.client import StoreClient
 from store_nodes.queue_id import QueueId
 
@@ -88,7 +88,7 @@ class Rebuild:
         found: dict[bytes, list[Found]] = {}
         for group in self._store.groups:
             self.progress = f"reading the store's queues, group {group}"
-            counted = await census(self._store, group)
+            counted = await queue_inventory(self._store, group)
             self._deleted |= counted.deleted
             for info, kept in counted.queues:
                 name = QueueId.unpack(info.queue)

@@ -23,12 +23,12 @@ async def ends(
     store: StoreClient, topic: Topic, places: Collection[tuple[int, int]]
 ) -> dict[tuple[int, int], int]:
     """Return the ends of the queues of these partitions and lanes. Raises StoreError."""
-    gate = asyncio.Semaphore(ASK_AT_ONCE)
+    at_once = asyncio.Semaphore(ASK_AT_ONCE)
 
     async def ends_of(number: int, lane: int) -> int:
         last = topic.generations(number, lane)[-1]
         queue = QueueId(topic.uid, number, lane, last.generation)
-        async with gate:
+        async with at_once:
             return (await store.offsets(last.group, queue, timeout_s=ASK_TIMEOUT_S)).end
 
     found = await asyncio.gather(*(ends_of(*place) for place in places))

@@ -109,10 +109,10 @@ class Holds:
         """Return holds of delayed messages, also in sealed generations, whose successors
         publish them.
         """
-        gate = asyncio.Semaphore(ASK_AT_ONCE)
+        at_once = asyncio.Semaphore(ASK_AT_ONCE)
 
         async def count(generation: Partition | SealedPartition) -> int:
-            async with gate:
+            async with at_once:
                 return await self._count_delayed(topic, generation)
 
         generations: list[Partition | SealedPartition] = [*topic.partitions, *topic.sealed]

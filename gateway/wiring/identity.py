@@ -10,7 +10,7 @@ from auth.chain import Chain
 from auth.development import DevTokenVerifier
 from auth.issuer_keys import IssuerKeys
 from auth.oidc import IssuerVerifier
-from auth.policies import PolicyBook
+from auth.policies import PolicyCache
 from auth.verifier import CachingVerifier
 from edge.lifetime import own
 from gateway.configuration.settings import ServerSettings
@@ -33,7 +33,7 @@ def open_identity(
 ) -> Identity:
     """Open the verifiers before the feed starts: a cache must hear of every change."""
     tokens = make_tokens(settings, database)
-    directory, policies = tokens.directory, PolicyBook(PolicyRepository(database))
+    directory, policies = tokens.directory, PolicyCache(PolicyRepository(database))
     access_tokens = AccessTokenVerifier(tokens.access, tokens.revocations, directory, policies)
     api_keys = ApiKeyVerifier(ApiKeyRepository(database), directory)
     issuer_keys = IssuerKeys(IssuerDocuments(guard_of, proxy=settings.egress_proxy or None).fetch)

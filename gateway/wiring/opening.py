@@ -35,7 +35,7 @@ from gateway.wiring.subscribing import open_subscribing
 from gateway.write_limit import WriteLimit
 from metadata.catalog import Catalog
 from metadata.database import Database
-from metadata.eras import Sentinel
+from metadata.eras import HistoryCheck
 from metadata.errors import MetadataError
 from metadata.feed import ChangeFeed
 from metadata.postgres import database_schema
@@ -64,8 +64,8 @@ async def open_parts(settings: ServerSettings, tracer: Tracer | None) -> AsyncIt
     Raises UnfitSchema where Postgres answers that this release can't use the database."""
     parts = Parts(load=MachineLoad(target_lag_s=settings.max_loop_lag_s))
     async with AsyncExitStack() as stack:
-        sentinel, database_settings = Sentinel(), DatabaseSettings.from_environment()
-        database = Database(database_settings, sentinel.greet, MetadataBreaker())
+        check, database_settings = HistoryCheck(), DatabaseSettings.from_environment()
+        database = Database(database_settings, check.check, MetadataBreaker())
         await database.connect()
         stack.push_async_callback(database.close)
         own(stack, _greet_metadata(database, parts.readiness))
@@ -83,7 +83,7 @@ async def open_parts(settings: ServerSettings, tracer: Tracer | None) -> AsyncIt
         own(stack, disks.run())
         parts.readiness.add_warning("disk", disks.warning)
 
-        eras = EraKeeper(database_settings, store, sentinel)
+        eras = EraKeeper(database_settings, store, check)
         own(stack, eras.run())
         only_publishes = settings.role is Role.PUBLISH
         parts.readiness.add(
@@ -92,7 +92,7 @@ async def open_parts(settings: ServerSettings, tracer: Tracer | None) -> AsyncIt
         await eras.until_compared(FIRST_COMPARISON_S)
         await _check_schema(database)
 
-        feed = ChangeFeed(database, sentinel=sentinel)
+        feed = ChangeFeed(database, history=check)
         rules = _egress_rules(settings, database)
         feed.add_listener(rules.on_changes)
         metered = open_quotas(settings.role, database, feed, stack)

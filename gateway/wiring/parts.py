@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from auth.access_token_verifier import AccessTokenVerifier
 from auth.errors import TokenRefused
-from auth.policies import PolicyBook
+from auth.policies import PolicyCache
 from auth.principal import Principal
 from auth.verifier import CachingVerifier, TokenVerifier
 from edge.asgi import Route
@@ -74,7 +74,7 @@ class Identity:
     verifier: CachingVerifier
     tokens: Tokens
     access_tokens: AccessTokenVerifier
-    policies: PolicyBook
+    policies: PolicyCache
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from edge.quota import IN_FLIGHT, PUBLISH_QUOTAS, PUSH_CONCURRENCY, REQUESTS, ST
 from gateway.configuration.settings import Role
 from gateway.quotas import settings as quota_settings
 from gateway.quotas.limiter import Limiter
-from gateway.quotas.limits import LimitBook, TenantLimit
+from gateway.quotas.limits import LimitCache, TenantLimit
 from gateway.quotas.metering import Meter
 from gateway.quotas.sharing import Sharing
 from gateway.wiring.parts import Metered
@@ -34,7 +34,7 @@ def open_quotas(role: Role, database: Database, feed: ChangeFeed, stack: AsyncEx
         for follower in (limiter.follow, stored.follow):
             follower(quotas, all_of_them=all_of_them)
 
-    book = LimitBook(QuotaRepository(database), follow)
+    book = LimitCache(QuotaRepository(database), follow)
     feed.add_listener(book.on_changes)
     own(stack, book.run())
     sharing = Sharing(limiter, QuotaDemands(database), settings.tell_every_s)

@@ -51,7 +51,7 @@ WHERE tenant_id = $1 AND uid = $2
 """
 
 
-class Lot(NamedTuple):
+class TaskBatch(NamedTuple):
     """Tasks of one job that follow each other, in their numbers and their turns."""
 
     job_uid: bytes
@@ -69,7 +69,7 @@ async def front(connection: Connection, tenant_id: bytes, pool: str, priority: i
 
 
 async def make_tasks(
-    connection: Connection, tenant_id: bytes, lot: Lot, inputs: Sequence[bytes]
+    connection: Connection, tenant_id: bytes, lot: TaskBatch, inputs: Sequence[bytes]
 ) -> list[int]:
     """Add tasks; return the sizes of those that did not exist."""
     rows = await connection.fetch(
@@ -84,6 +84,6 @@ async def make_reduce_task(connection: Connection, tenant_id: bytes, job_uid: by
     row = await connection.fetchrow(_REDUCE, tenant_id, job_uid)
     pool: str = row["pool"]
     turn = await front(connection, tenant_id, pool, row["priority"])
-    lot = Lot(job_uid, row["reduce_kind"], pool, row["priority"], REDUCE, turn)
+    lot = TaskBatch(job_uid, row["reduce_kind"], pool, row["priority"], REDUCE, turn)
     await make_tasks(connection, tenant_id, lot, [b"null"])
     return pool

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from metadata.database import Connection, Database
 from metadata.errors import Conflict, MetadataError, NotFound
-from metadata.jobs.fair_queueing import Lot, front, make_tasks
+from metadata.jobs.fair_queueing import TaskBatch, front, make_tasks
 from metadata.jobs.jobs import JobLimits, TooManyStored, expect
 from metadata.jobs.notices import notify, tasks_wait
 from metadata.jobs.transaction import Act, JobTransaction
@@ -304,7 +304,7 @@ async def _add(
     connection: Connection, tenant_id: bytes, job: Any, first: int, inputs: Sequence[bytes]
 ) -> int:
     turn = max(job["next_turn"], await front(connection, tenant_id, job["pool"], job["priority"]))
-    lot = Lot(job["uid"], job["map_kind"], job["pool"], job["priority"], first, turn)
+    lot = TaskBatch(job["uid"], job["map_kind"], job["pool"], job["priority"], first, turn)
     sizes = await make_tasks(connection, tenant_id, lot, inputs)
     if len(sizes) < len(inputs):
         different = await _different(connection, tenant_id, job, first, inputs)

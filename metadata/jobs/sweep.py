@@ -57,7 +57,7 @@ _DELETE = "DELETE FROM jobs WHERE tenant_id = $1 AND uid = $2"
 ROWS_AT_ONCE = 5_000
 
 
-class Behind(NamedTuple):
+class UnfinishedJob(NamedTuple):
     """A job whose tasks or children are behind its state."""
 
     tenant_id: bytes
@@ -93,15 +93,15 @@ class JobSweepRepository:
 
         return await self._database.statement(work, writes=True)
 
-    async def behind(self, limit: int) -> list[Behind]:
+    async def behind(self, limit: int) -> list[UnfinishedJob]:
         """Return jobs to sweep."""
 
-        async def work(connection: Connection) -> list[Behind]:
-            return [Behind(*row) for row in await connection.fetch(_BEHIND, limit)]
+        async def work(connection: Connection) -> list[UnfinishedJob]:
+            return [UnfinishedJob(*row) for row in await connection.fetch(_BEHIND, limit)]
 
         return await self._database.statement(work, writes=False)
 
-    async def sweep(self, behind: Behind) -> bool:
+    async def sweep(self, behind: UnfinishedJob) -> bool:
         """Update some tasks of a job, after its children are cancelled; return whether none
         is left.
         """

@@ -143,7 +143,7 @@ class DeadLetterRepository:
 
         async def work(connection: Connection) -> list[StoredDeadLetter]:
             rows = await connection.fetch(_PAGE, tenant_id, subscription_uid, state, *after, limit)
-            return [letter_of(row) for row in rows]
+            return [dead_letter_of(row) for row in rows]
 
         return await self._database.of(tenant_id).statement(work, writes=False)
 
@@ -161,7 +161,7 @@ class DeadLetterRepository:
 
         async def work(connection: Connection) -> list[StoredDeadLetter]:
             rows = await connection.fetch(_GET, tenant_id, subscription_uid, list(uids))
-            return [letter_of(row) for row in rows]
+            return [dead_letter_of(row) for row in rows]
 
         return await self._database.of(tenant_id).statement(work, writes=False)
 
@@ -212,7 +212,7 @@ class DeadLetterRepository:
         await self._database.statement(work, writes=True)
 
 
-def letter_of(row: Any) -> StoredDeadLetter:
+def dead_letter_of(row: Any) -> StoredDeadLetter:
     values = list(row)
     values[7] = msgspec.json.decode(values[7], type=dict[str, str])
     return StoredDeadLetter(*values)

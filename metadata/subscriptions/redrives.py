@@ -27,7 +27,7 @@ from metadata.subscriptions.dead_letters import (
     PRUNE_AT_ONCE,
     DeadLetterPosition,
     StoredDeadLetter,
-    letter_of,
+    dead_letter_of,
 )
 from openapi.dead_letters import RedriveState
 
@@ -296,7 +296,7 @@ class RedriveRepository:
                 redrive.uid if redrive.picked else None,
                 limit,
             )
-            return [letter_of(row) for row in rows]
+            return [dead_letter_of(row) for row in rows]
 
         return await self._database.statement(work, writes=False)
 

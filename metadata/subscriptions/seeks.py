@@ -111,7 +111,7 @@ class Position(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Sought:
+class SeekResult:
     """The generation that a seek began, and where each cursor is in it."""
 
     generation: int
@@ -131,14 +131,14 @@ class SeekRepository:
         targets: Mapping[LaneOf, Target],
         *,
         dry_run: bool = False,
-    ) -> Sought:
+    ) -> SeekResult:
         """Sets the cursors that have a target; the others stay where they are. A dry run does the
         same and takes it back, takes no version, and waits for nobody who changes something else.
 
         NotFound when the subscription is gone.
         """
 
-        async def work(session: AsyncSession) -> Sought:
+        async def work(session: AsyncSession) -> SeekResult:
             if not dry_run:
                 await changes.wait_turn(session, tenant_id)
             row = await session.get(SubscriptionRow, (tenant_id, subscription_uid))
@@ -162,7 +162,7 @@ class SeekRepository:
             positions = {(each.partition, each.lane): _position(each) for each in cursors}
             if not dry_run:
                 row.version = await changes.tell(session, changes.of_subscription(row))
-            return Sought(row.generation, positions)
+            return SeekResult(row.generation, positions)
 
         if dry_run:
             return await self._database.of(tenant_id).read(work)

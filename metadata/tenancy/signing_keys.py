@@ -46,7 +46,7 @@ class KeyRing:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyTurn:
+class KeyRotation:
     """A change of a ring.
 
     `ended` are keys that stop at once, to sign and to verify; `sealed` are private parts, sealed
@@ -72,7 +72,7 @@ class SigningKeyRepository:
     async def ring(self) -> KeyRing:
         return await self._database.platform.read(_ring)
 
-    async def turn(self, plan: Callable[[KeyRing], KeyTurn]) -> KeyRing:
+    async def turn(self, plan: Callable[[KeyRing], KeyRotation]) -> KeyRing:
         """Apply `plan` to the present ring, while nobody else changes it; return the new ring.
 
         A change is told to the feed, and drops keys that verify nothing any more.
@@ -109,7 +109,7 @@ async def _ring(session: AsyncSession) -> KeyRing:
     return KeyRing(now, tuple(_key(row) for row in rows))
 
 
-async def _apply(session: AsyncSession, turn: KeyTurn) -> None:
+async def _apply(session: AsyncSession, turn: KeyRotation) -> None:
     if turn.ended:
         await session.execute(delete(SigningKeyRow).where(SigningKeyRow.kid.in_(turn.ended)))
     if turn.replaced is not None:

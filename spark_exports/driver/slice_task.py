@@ -93,7 +93,7 @@ class SliceTask:
         counted = self._counted(batches, outcome)
         try:
             self._write(counted, outcome)
-        except _News as news:
+        except _MissingColumn as news:
             outcome.files, outcome.reject_files = [], []
             outcome.rows = outcome.rejected = 0
             outcome.news = self._learn(news.batch, counted)
@@ -116,7 +116,7 @@ class SliceTask:
             yield batch
 
     def _write(self, batches: Iterator[pa.RecordBatch], outcome: Outcome) -> None:
-        """Write the rows and rejects. Raises _News, with no files left."""
+        """Write the rows and rejects. Raises _MissingColumn, with no files left."""
         spec = self._spec
         rows = self._rows()
         with ExitStack() as stack:
@@ -125,8 +125,8 @@ class SliceTask:
             for batch in batches:
                 try:
                     split = rows.split(batch)
-                except _News as news:
-                    raise _News(batch) from news
+                except _MissingColumn as news:
+                    raise _MissingColumn(batch) from news
                 files.add(split.rows)
                 outcome.rows += split.rows.num_rows
                 rejected = self._not_there_yet(split.rejects)
@@ -155,7 +155,7 @@ class SliceTask:
         shape = Shape()
         shape.see(value)
         if grown(self._columns, shape) != self._columns:
-            raise _News
+            raise _MissingColumn
 
     def _not_there_yet(self, rejects: pa.RecordBatch) -> pa.RecordBatch:
         if not rejects.num_rows or not self._spec.rejects_from:
@@ -175,7 +175,7 @@ class SliceTask:
         return learner.shape
 
 
-class _News(Exception):
+class _MissingColumn(Exception):
     """The table lacks a column for a value in `batch`."""
 
     def __init__(self, batch: pa.RecordBatch = None) -> None:

@@ -329,7 +329,9 @@ async def _check_reached(
     deadline_s = loop.time() + REACH_S
     while True:
         try:
-            connection = await dial(place, Identity(secret), Role.CLIENT, node, Nobody(), tls=tls)
+            connection = await dial(
+                place, Identity(secret), Role.CLIENT, node, IgnoredFrames(), tls=tls
+            )
         except (OSError, TimeoutError) as error:
             if loop.time() >= deadline_s:
                 raise OperationRefused(
@@ -342,7 +344,7 @@ async def _check_reached(
         await asyncio.sleep(LOOK_AGAIN_S)
 
 
-class Nobody:
+class IgnoredFrames:
     """The handler of a connection that is only looked at."""
 
     def opened(self, connection: object, remote: object, welcome: object) -> None:

@@ -18,7 +18,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from store_nodes.admin.census import BARRIER
+from store_nodes.admin.inventory import BARRIER
 from store_nodes.backup.coverage import first_gap
 from store_nodes.backup.packs import Pack, PackWriter
 from store_nodes.client import SnapshotImage, StoreClient

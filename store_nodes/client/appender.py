@@ -355,7 +355,7 @@ class Appender:
     # Answers.
 
     def _replied(self, sent: _Transmission, reply: Reply | None, body: bytes) -> None:
-        """Handle a reply to a transmission: settle the append, fail it or send it again.
+        """Handle a reply to a transmission: resolve the append, fail it or send it again.
 
         No reply means that the connection was lost.
         """

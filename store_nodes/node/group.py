@@ -64,7 +64,7 @@ from store_nodes.machine.outcomes import (
     StageDone,
     TruncateDone,
 )
-from store_nodes.node.requests import CommandReply, PendingCommand, RequestLine
+from store_nodes.node.requests import CommandReply, PendingCommand, PendingCommands
 from store_nodes.storage.batch_index import BatchIndex
 from store_nodes.storage.instance_index import InstanceIndex
 from store_nodes.wal.errors import WalDamaged
@@ -149,7 +149,7 @@ class Group:
         replica: Replica,
         machine: Machine,
         shell: Shell,
-        line: RequestLine,
+        line: PendingCommands,
         batches: BatchIndex,
         instances: InstanceIndex,
         positions: dict[int, Position],

@@ -82,7 +82,7 @@ class Budget:
         self.held_bytes = 0
 
 
-class RequestLine:
+class PendingCommands:
     """The commands of one group: a bounded wait list, and those in open instances."""
 
     def __init__(self, budget: Budget) -> None:

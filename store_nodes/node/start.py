@@ -39,7 +39,7 @@ from store_nodes.consensus.state import ReplicaState
 from store_nodes.machine.machine import Machine
 from store_nodes.node.group import Group, Shell
 from store_nodes.node.install import is_ahead
-from store_nodes.node.requests import Budget, RequestLine
+from store_nodes.node.requests import Budget, PendingCommands
 from store_nodes.settings import StoreNodeSettings
 from store_nodes.storage.batch_index import BatchIndex
 from store_nodes.storage.checkpoint_tail import pack_tail, unpack_tail
@@ -157,7 +157,7 @@ class Started:
             replica,
             found.machine,
             shell,
-            RequestLine(budget),
+            PendingCommands(budget),
             self.batches,
             found.instances,
             found.positions,

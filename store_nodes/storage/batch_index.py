@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
 from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
-from store_nodes.storage import stretches
+from store_nodes.storage import extents
 from store_nodes.storage.holdings import Holding, Holdings
 from store_nodes.storage.rows import (
     OFFSETS,
@@ -231,7 +231,7 @@ class BatchIndex(Holdings):
         found = self._queues.get(queue)
         if found is None:
             return end
-        return stretches.offset_back(self._pages, found.offsets, found.first, end, max_bytes)
+        return extents.offset_back(self._pages, found.offsets, found.first, end, max_bytes)
 
     def log_time_of(self, queue: bytes, number: int, staged: bool) -> int:
         """Return the log time of the batch that has an offset, or a stage number; 0 if unknown."""

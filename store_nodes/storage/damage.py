@@ -86,7 +86,7 @@ def loses_index(damage: Damage) -> bool:
     return damage.offset == damage.end == 0 and damage.reason in _INDEX
 
 
-class Whereabouts:
+class ReadablePositions:
     """The positions that can be read back."""
 
     def __init__(

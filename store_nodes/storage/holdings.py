@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from store_nodes.storage import stretches
+from store_nodes.storage import extents
 from store_nodes.storage.pages import Pages
 from store_nodes.storage.rows import OFFSETS, STAGES, Row
 from store_nodes.storage.sidecar import Stretch, extent_of
@@ -235,7 +235,7 @@ class Holdings:
     def _outside(self, extent: Extent, others: list[Extent]) -> list[Extent]:
         """Return the rest of an extent without `others`; nothing if its index cannot be read."""
         try:
-            return stretches.outside(self._pages, extent, others)
+            return extents.outside(self._pages, extent, others)
         except WalDamaged as error:
             if self.on_damage is None:
                 raise

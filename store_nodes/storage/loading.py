@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from store_nodes.storage.batch_index import BatchIndex
-from store_nodes.storage.damage import LostBatch, Whereabouts, loses_index, lost_of
+from store_nodes.storage.damage import LostBatch, ReadablePositions, loses_index, lost_of
 from store_nodes.storage.instance_index import InstanceIndex
 from store_nodes.storage.pages import Pages
 from store_nodes.storage.rows import row_of, space_of
@@ -31,9 +31,11 @@ class IndexLoader:
         """The (group, last instance) of each group with records, by raw segment."""
         self._lost: list[LostBatch] = []
 
-    def where(self) -> Whereabouts:
+    def where(self) -> ReadablePositions:
         compacted = self._wal.compacted
-        return Whereabouts(compacted.first_segment, compacted.segments, self._wal.damages.all())
+        return ReadablePositions(
+            compacted.first_segment, compacted.segments, self._wal.damages.all()
+        )
 
     def segments(
         self, segments: Iterable[int], instances: Callable[[int], InstanceIndex | None]
@@ -62,7 +64,7 @@ class IndexLoader:
                 if index is not None:
                     index.attach(self._pages, segment, first, last, start, rows)
 
-    def _attach(self, tables: Tables, where: Whereabouts) -> None:
+    def _attach(self, tables: Tables, where: ReadablePositions) -> None:
         stretches, lost = where.sound(self._pages, tables)
         self._batches.attach_all(tables.run.segment, stretches)
         self._lost += [lost_of(*each) for each in lost]

@@ -130,7 +130,7 @@ def _batches(footer: Footer) -> tuple[list[bytes], bytearray, bytearray, int]:
         space = STAGES if flags == STAGED else OFFSETS
         row = (base, count, messages, time_us, segment, offset, length, extra)
         found.setdefault((queue, space), []).append(row)
-        _breathe(count)
+        _yield_gil(count)
     stretches: list[bytes] = []
     rows, extras = bytearray(), bytearray()
     lowest = footer.segment
@@ -164,7 +164,7 @@ def _batches(footer: Footer) -> tuple[list[bytes], bytearray, bytearray, int]:
             last_us = max(last_us, time_us)
             open_end = base + messages
             at += 1
-            _breathe(at)
+            _yield_gil(at)
         stretches.append(
             _STRETCH.pack(
                 queue, space, 0, start, at - start, open_first, open_end, size, shares, last_us
@@ -178,7 +178,7 @@ def _instances(footer: Footer) -> tuple[list[bytes], bytearray]:
     for count, (kind, group, instance, at, length) in enumerate(footer.each_frame()):
         if kind in (FrameKind.ACCEPT, FrameKind.LEARN):
             found.setdefault(group, {})[instance] = (at, length)
-        _breathe(count)
+        _yield_gil(count)
     groups: list[bytes] = []
     packed = bytearray()
     for group in sorted(found):
@@ -188,7 +188,7 @@ def _instances(footer: Footer) -> tuple[list[bytes], bytearray]:
         groups.append(_GROUP.pack(group, order[0], order[-1], start, len(order)))
         for count, instance in enumerate(order):
             packed += INSTANCE.pack(instance, *of_group[instance])
-            _breathe(count)
+            _yield_gil(count)
     return groups, packed
 
 
@@ -198,7 +198,7 @@ def _pages(rows: bytearray, row_bytes: int) -> Iterator[bytes]:
         yield page + _CRC.pack(crc32c(page))
 
 
-def _breathe(count: int) -> None:
+def _yield_gil(count: int) -> None:
     if count % _BREATH_ROWS == _BREATH_ROWS - 1:
         time.sleep(0)
 

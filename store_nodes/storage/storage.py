@@ -25,7 +25,7 @@ from store_nodes.storage.compaction import Compaction, DamageFound, Pause, compa
 from store_nodes.storage.damage import (
     DamageReport,
     LostBatch,
-    Whereabouts,
+    ReadablePositions,
     costs_votes,
     loses_index,
     lost_of,
@@ -207,7 +207,7 @@ class Storage:
             segment = self._attached + 1
             self._attached = segment
             compacted = self._wal.compacted
-            where = Whereabouts(
+            where = ReadablePositions(
                 compacted.first_segment, compacted.segments, self._wal.damages.all()
             )
             tables = await self._in_thread(self._pages.attach, segment)
@@ -354,7 +354,7 @@ class Storage:
     ) -> None:
         """Take the batches in damaged bytes out of the index, and add them to `lost`."""
         compacted = self._wal.compacted
-        where = Whereabouts(compacted.first_segment, compacted.segments, damages)
+        where = ReadablePositions(compacted.first_segment, compacted.segments, damages)
         for run in self._pages.runs():
             if run.segment in unreadable or not where.doubts(run):
                 continue
@@ -369,7 +369,7 @@ class Storage:
                 self._drop_if_lost(where, queue, space, row.base, lost)
 
     def _drop_if_lost(
-        self, where: Whereabouts, queue: bytes, space: int, base: int, lost: list[LostBatch]
+        self, where: ReadablePositions, queue: bytes, space: int, base: int, lost: list[LostBatch]
     ) -> None:
         row = self._batches.row(queue, space, base)
         if row is not None and not row.extra and where.is_lost(row.position):

@@ -39,7 +39,7 @@ from store_nodes.wire import (
 )
 
 PING_EVERY_S = 1.0
-KNOCK_EVERY_S = 3.0
+DIAL_LOWER_EVERY_S = 3.0
 SILENCE_S = 5.0
 
 _log = structlog.get_logger("store_nodes.peers")
@@ -208,17 +208,17 @@ class PeerNetwork:
     def _dial(self, node: int) -> None:
         if node not in self._dialing:
             ours = node > self._identity.node
-            work = self._keep_dialing(node) if ours else self._keep_knocking(node)
+            work = self._keep_dialing(node) if ours else self._keep_dialing_lower(node)
             self._dialing[node] = asyncio.get_running_loop().create_task(work)
 
-    async def _keep_knocking(self, node: int) -> None:
+    async def _keep_dialing_lower(self, node: int) -> None:
         """Dial a peer with a lower id now and then, although it should dial this node.
 
         A peer that knows that this node was removed, or must not come back, does not dial, and
         tells only if asked.
         """
         while True:
-            await asyncio.sleep(KNOCK_EVERY_S)
+            await asyncio.sleep(DIAL_LOWER_EVERY_S)
             if node in self._links:
                 continue
             connection = await self._dial_once(node)

@@ -19,7 +19,7 @@ from store_nodes.wal.footer import encode_footer
 from store_nodes.wal.frame import ALIGNMENT
 from store_nodes.wal.identity import Identity
 from store_nodes.wal.position import Position
-from store_nodes.wal.recovery import Damage, DamageBook, LastSegment, inspect_last
+from store_nodes.wal.recovery import Damage, DamageList, LastSegment, inspect_last
 from store_nodes.wal.segment import (
     COMPACTED_SUFFIX,
     COMPACTING_SUFFIX,
@@ -53,7 +53,7 @@ class Opened(NamedTuple):
     """Bytes of each sealed and each compacted segment."""
     compacted: CompactedList
     torn: bool
-    book: DamageBook
+    book: DamageList
     lock_fd: int
 
 
@@ -102,7 +102,7 @@ def _create(
     writer.activate(1)
     writer.prepare_spare()
     identities.store(disk, directory, identity)
-    book = DamageBook(disk, directory)
+    book = DamageList(disk, directory)
     return Opened(identity, True, writer, [1], {}, CompactedList(), False, book, lock_fd)
 
 
@@ -127,7 +127,7 @@ def _reopen(
     start_at: Position | None,
     lock_fd: int,
 ) -> Opened:
-    book = DamageBook(disk, directory)
+    book = DamageList(disk, directory)
     compacted = _compacted_list(disk, directory, book)
     _remove_strays(disk, directory, compacted)
     book.forget(compacted.has_replaced)
@@ -164,7 +164,7 @@ def _reopen(
     return Opened(identity, False, writer, segments, sizes, compacted, torn, book, lock_fd)
 
 
-def _compacted_list(disk: Disk, directory: Path, book: DamageBook) -> CompactedList:
+def _compacted_list(disk: Disk, directory: Path, book: DamageList) -> CompactedList:
     """Return the list of compacted segments; if it is damaged, make one of all files that exist.
 
     No file has wrong bytes, and a missing one shows in the offsets that the index does not cover.
@@ -222,7 +222,7 @@ def _check_header(header: SegmentHeader, identity: Identity, path: Path) -> None
 
 
 def _check_sealed(
-    disk: Disk, directory: Path, identity: Identity, segment: int, book: DamageBook
+    disk: Disk, directory: Path, identity: Identity, segment: int, book: DamageList
 ) -> int:
     """Check the header and trailer of a segment that is not the last; return its size in bytes."""
     path = path_of(directory, segment)
@@ -249,7 +249,7 @@ def _open_last(
     known_synced: int,
     segment_bytes: int,
     writer: SegmentWriter,
-    book: DamageBook,
+    book: DamageList,
 ) -> tuple[bool, bool, int]:
     """Open the last segment; return whether the writer continues in it, whether a torn tail was
     cut, its size.

@@ -206,7 +206,7 @@ class Recovery:
         compacted: tuple[int, ...] = (),
         fresh: bool,
         torn: bool,
-        book: DamageBook,
+        book: DamageList,
         reader: Callable[[int], SegmentReader],
     ) -> None:
         self.segments = segments
@@ -270,7 +270,7 @@ class Recovery:
             )
 
 
-class DamageBook:
+class DamageList:
     """The list of damages in `damage.json`; it may be used from any thread.
 
     An entry survives restarts until the node has repaired it and its segment is removed.

@@ -80,7 +80,7 @@ class BacklogStream:
     def drain(self) -> None:
         """Ends it, with a line that says so."""
         self._end = self._end or DRAINING
-        self._response.hurry()
+        self._response.stop_waiting()
         self._watch.woken.set()
 
     async def run(self, receive: Receive, send: Send) -> None:
@@ -105,7 +105,7 @@ class BacklogStream:
 
     def _departed(self) -> None:
         """Stop waiting for writes: the client is gone, or has to go."""
-        self._response.hurry()
+        self._response.stop_waiting()
         self._watch.woken.set()
 
     async def _first(self, gone: asyncio.Future[None]) -> None:

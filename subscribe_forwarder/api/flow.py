@@ -25,7 +25,7 @@ from metadata.catalog import Catalog
 from metadata.subscriptions.flows import Flow, SubscriptionFlowRepository
 from metadata.types import Subscription
 from openapi import flow as contract
-from subscribe_forwarder.delivery.throttling.flows import FlowBook
+from subscribe_forwarder.delivery.throttling.flows import FlowReports
 
 MAX_BODY_BYTES = 16 * 1024
 NO_STORE = [(b"cache-control", b"no-store")]
@@ -38,7 +38,9 @@ _FLOW = msgspec.json.Decoder(contract.FlowSpec)
 class FlowRoutes:
     """The handlers. They raise Problems, and MetadataError, which the dispatcher answers."""
 
-    def __init__(self, catalog: Catalog, flows: SubscriptionFlowRepository, book: FlowBook) -> None:
+    def __init__(
+        self, catalog: Catalog, flows: SubscriptionFlowRepository, book: FlowReports
+    ) -> None:
         self._catalog = catalog
         self._flows = flows
         self._book = book

@@ -25,7 +25,7 @@ from subscribe_forwarder.api.hubs import hub_of
 from subscribe_forwarder.delivery.dead_letter_writer import DeadLetterWriter
 from subscribe_forwarder.delivery.flush import ack_unavailable
 from subscribe_forwarder.delivery.hub import Hub
-from subscribe_forwarder.delivery.key_gate import ParkedKey
+from subscribe_forwarder.delivery.key_sequencer import ParkedKey
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.delivery.state.lanes import Lane
 from subscribe_forwarder.delivery.state.order import hash_of

@@ -26,7 +26,7 @@ from edge.asgi import (
 )
 from edge.bodies import decode
 from metadata.errors import MetadataError
-from metadata.subscriptions.seeks import LaneOf, SeekRepository, Sought
+from metadata.subscriptions.seeks import LaneOf, SeekRepository, SeekResult
 from metadata.subscriptions.snapshots import SnapshotRepository
 from metadata.subscriptions.states import SubscriptionStateRepository
 from metadata.types import Subscription
@@ -121,7 +121,7 @@ class PositionRoutes:
         await self._following.tell(subscription, moved=True)
 
 
-def _view(sought: Sought, bounds: dict[LaneOf, Bounds], dry_run: bool) -> contract.Sought:
+def _view(sought: SeekResult, bounds: dict[LaneOf, Bounds], dry_run: bool) -> contract.Sought:
     positions = sorted(sought.positions.items())
     return contract.Sought(
         sought.generation,

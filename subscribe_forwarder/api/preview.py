@@ -86,7 +86,7 @@ class PreviewRoutes:
         await respond(send, 200, msgspec.json.encode(preview.result()))
 
     async def _read(self, topic: Topic, preview: Preview, wanted: int) -> None:
-        forwarder, apart = self._forwarder, self._forwarder.apart
+        forwarder, evaluator = self._forwarder, self._forwarder.evaluator
         replays = self._replays or Replays(forwarder.history, forwarder.catalog, forwarder.late_s)
         self._replays = replays
         lanes = {
@@ -103,9 +103,9 @@ class PreviewRoutes:
                     async for found in reads:
                         await replays.turns.begin()
                         for group in preview.pieces.groups(found):
-                            if apart is not None:
+                            if evaluator is not None:
                                 replays.turns.end()
-                                await apart.prepare(topic.tenant_id, preview.pieces, group)
+                                await evaluator.prepare(topic.tenant_id, preview.pieces, group)
                                 await replays.turns.begin()
                             for piece in group:
                                 preview.look(*piece, renderer)

@@ -41,8 +41,8 @@ from subscribe_forwarder.delivery.reading.parts import Parts, Picked
 from subscribe_forwarder.delivery.reading.render import PartitionRenderer
 from subscribe_forwarder.delivery.reading.replay import Found, LaneReplay, Replays, Run, Truncated
 from subscribe_forwarder.delivery.reading.time_slices import TimeSlices
-from subscribe_forwarder.delivery.selection.apart import Apart
 from subscribe_forwarder.delivery.selection.pieces import Piece, Pieces
+from subscribe_forwarder.delivery.selection.worker_evaluator import WorkerEvaluator
 from subscribe_forwarder.forwarder import SubscribeForwarder
 
 NDJSON = b"application/x-ndjson"
@@ -93,12 +93,12 @@ class _Taker:
         request: ReplayRequest,
         start: int,
         tenant_id: bytes,
-        apart: Apart | None,
+        evaluator: WorkerEvaluator | None,
         *,
         counts_bytes: bool,
     ) -> None:
         self._tenant_id = tenant_id
-        self._apart = apart
+        self._evaluator = evaluator
         self._filter = request.filter
         self._pieces = None if request.filter is None else Pieces([request.filter])
         self._left = request.max_messages
@@ -123,11 +123,11 @@ class _Taker:
     async def ready(self, run: Run, turns: TimeSlices) -> None:
         """Returns once `take` costs no more than the event loop has for it; a turn that is under
         way goes on then."""
-        apart, pieces = self._apart, self._pieces
-        if apart is None or pieces is None or not pieces.dear(run.batch.messages()[run.low]):
+        evaluator, pieces = self._evaluator, self._pieces
+        if evaluator is None or pieces is None or not pieces.dear(run.batch.messages()[run.low]):
             return
         turns.end()
-        await apart.prepare(self._tenant_id, pieces, [Piece(run.batch, run.low, run.low + 1)])
+        await evaluator.prepare(self._tenant_id, pieces, [Piece(run.batch, run.low, run.low + 1)])
         await turns.begin()
 
     def take(self, run: Run) -> Picked:
@@ -201,7 +201,7 @@ class ReplayRoutes:
         lane, turns = LaneReplay(replays, topic, number, request.lane), replays.turns
         start = await self._start(lane, topic, number, request)
         renderer = PartitionRenderer(topic.uid, number, lane=request.lane)
-        judged_by = topic.tenant_id, self._forwarder.apart
+        judged_by = topic.tenant_id, self._forwarder.evaluator
         try:
             if form is None:
                 taker = _Taker(request, start, *judged_by, counts_bytes=True)

@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from edge.asgi import Scope, header
 from edge.bodies import APART, decode
-from edge.large_bodies import dear, read_apart
+from edge.large_bodies import dear, read_in_worker
 from edge.parameters import Query, number_of, text_of
 from edge.problem import FieldError, invalid
 from edge.process_pool import ProcessPool
@@ -114,7 +114,7 @@ async def ack_of(process_pool: ProcessPool | None, tenant_id: bytes, body: bytes
     Raises a 400, 413, 422 or 429 Problem.
     """
     if dear(body):
-        return await read_apart(process_pool, tenant_id, AckRequest, decoded_ack, body)
+        return await read_in_worker(process_pool, tenant_id, AckRequest, decoded_ack, body)
     return decoded_ack(body)
 
 

@@ -30,7 +30,7 @@ from subscribe_forwarder.api.hubs import refuse_push
 from subscribe_forwarder.api.pulls import MAX_GET_BODY_BYTES
 from subscribe_forwarder.api.requests import StreamRequest
 from subscribe_forwarder.api.stream_lines import (
-    HURRY_S,
+    STOP_WAITING_S,
     PartResponse,
     StreamResponse,
     format_of,
@@ -54,7 +54,7 @@ from subscribe_forwarder.api.stream_parts import (
 from subscribe_forwarder.api.trace import DeliveryRecorder
 from subscribe_forwarder.delivery.window import Window
 from subscribe_forwarder.fleet.proxy.attending import Attending
-from subscribe_forwarder.fleet.proxy.relay import FrontPaused, part_of
+from subscribe_forwarder.fleet.proxy.relay import ProxyPaused, part_of
 from subscribe_forwarder.fleet.proxy.routing import HERE, Found, Routing, nowhere
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.peers import PeerGone, is_misdirected, misdirected
@@ -219,7 +219,7 @@ class Stream:
         Where the response goes on with other parts, nobody has gone.
         """
         if not gone.cancelled():
-            self._response.hurry()
+            self._response.stop_waiting()
             for part in self._parts.values():
                 part.stop()
 
@@ -323,9 +323,9 @@ class Stream:
         await asyncio.gather(*(self._parts[owner].resize(limit) for owner, limit in limits.items()))
 
     def _require_lease(self) -> None:
-        """Raise FrontPaused where messages of another owner may not be passed on."""
+        """Raise ProxyPaused where messages of another owner may not be passed on."""
         if not self._routing.holds_lease():
-            raise FrontPaused
+            raise ProxyPaused
 
     # The response.
 
@@ -364,7 +364,7 @@ class Stream:
         elif now_s - self._served_s > UNSERVED_S:
             self._end = self._end or nowhere()
         if stopping:
-            self._response.hurry()
+            self._response.stop_waiting()
             self._end = self._end or DRAINING
 
     async def _beat(self) -> None:
@@ -387,7 +387,7 @@ class Stream:
         error = part.failed
         unserved = isinstance(error, Problem) and error.status == 503
         self._rests_until_s[part.owner] = now_s + (UNSERVED_REST_S if unserved else REST_S)
-        if isinstance(error, FrontPaused):
+        if isinstance(error, ProxyPaused):
             # Nobody knows what else of it was on its way here: the client is to begin anew.
             self._end = unavailable("subscription", "This forwarder lost its lease; ask again.")
         elif isinstance(error, ClientGone):
@@ -418,7 +418,7 @@ class Stream:
         await self._resize(dict.fromkeys(self._parts, NONE))
         tasks = [part.task for part in self._parts.values() if part.task is not None]
         if tasks:
-            await asyncio.wait(tasks, timeout=HURRY_S)
+            await asyncio.wait(tasks, timeout=STOP_WAITING_S)
         await self._response.finish(self._end)
 
     def _state(self) -> dict[str, object]:

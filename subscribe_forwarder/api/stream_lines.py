@@ -21,7 +21,7 @@ NDJSON_TYPE = b"application/x-ndjson"
 SSE_TYPE = b"text/event-stream"
 STALLED_S = 60.0
 """A write that has not left by then ends the stream: nobody reads."""
-HURRY_S = 1.0
+STOP_WAITING_S = 1.0
 """Seconds after which such a write ends the stream when the stream is about to end anyway."""
 _encode = msgspec.json.encode
 _ENDS = {
@@ -101,7 +101,7 @@ class StreamResponse:
         self._loop = asyncio.get_running_loop()
         self._turn = asyncio.Lock()
         self._writing: asyncio.Timeout | None = None
-        self._hurry = False
+        self._stopped_waiting = False
 
     async def begin(self, send: Send, state: Mapping[str, object]) -> None:
         self._send = send
@@ -124,7 +124,9 @@ class StreamResponse:
         async with self._turn:
             require()
             try:
-                async with asyncio.timeout(HURRY_S if self._hurry else STALLED_S) as self._writing:
+                async with asyncio.timeout(
+                    STOP_WAITING_S if self._stopped_waiting else STALLED_S
+                ) as self._writing:
                     message = {"type": "http.response.body", "body": body, "more_body": more}
                     await self._send(message)
             except TimeoutError as error:
@@ -144,11 +146,11 @@ class StreamResponse:
             members = {"reason": why, "problem": None}
         await self.write(self.lines.named(b"end", members), more=False)
 
-    def hurry(self) -> None:
+    def stop_waiting(self) -> None:
         """Stop waiting for a client that does not read: the stream is about to end."""
-        self._hurry = True
+        self._stopped_waiting = True
         if self._writing is not None:
-            self._writing.reschedule(self._loop.time() + HURRY_S)
+            self._writing.reschedule(self._loop.time() + STOP_WAITING_S)
 
 
 class PartResponse(StreamResponse):

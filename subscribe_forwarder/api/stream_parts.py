@@ -247,7 +247,7 @@ class OwnPart(StreamPart):
         self._in_line = False
         self._end = self._end or problem or DRAINING
         if problem is None or not is_misdirected(problem):
-            self._response.hurry()
+            self._response.stop_waiting()
         self._wake()
 
     # Its deliveries.

@@ -265,7 +265,7 @@ class DeadLetterWriter:
         subscription = await self._subscription(tenant_id, topic_uid, subscription_uid)
         if subscription is None:
             return list(batch)
-        letters = await self._letter_topic(subscription)
+        letters = await self._dead_letter_topic(subscription)
         source = await self._catalog.topic_by_uid(tenant_id, topic_uid)
         stored = await self._read(source, batch)
         here: list[tuple[_Place, _Pending, Stored, str]] = []
@@ -305,7 +305,7 @@ class DeadLetterWriter:
                 return subscription
         return None
 
-    async def _letter_topic(self, subscription: Subscription) -> Topic:
+    async def _dead_letter_topic(self, subscription: Subscription) -> Topic:
         name = subscription.dead_letter_topic
         if name is None:
             raise _Postponed("the subscription has no dead-letter topic")

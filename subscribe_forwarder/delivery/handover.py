@@ -16,7 +16,7 @@ import structlog
 
 from metadata.types import CursorKey, Epoch
 from subscribe_forwarder.delivery.reader import Reader
-from subscribe_forwarder.delivery.state.inherited import HandedLease
+from subscribe_forwarder.delivery.state.inherited import InheritedLease
 from subscribe_forwarder.peers import Links
 
 SUBJECT = "leases"
@@ -50,14 +50,14 @@ class _Note(msgspec.Struct, frozen=True, array_like=True):
     groups: list[_Group]
 
 
-class _Heard(msgspec.Struct):
+class _ReportedCursor(msgspec.Struct):
     """All that was told of one cursor by one owner."""
 
     generation: int
     epoch: Epoch
     at_ms: int
     """The last part of it."""
-    leases: dict[int, HandedLease]
+    leases: dict[int, InheritedLease]
     """Leases by offset."""
 
     @property
@@ -76,7 +76,7 @@ class Handover:
     def __init__(self, links: Links | None, now_ms: Callable[[], int]) -> None:
         self._links = links
         self._now_ms = now_ms
-        self._heard: dict[CursorKey, _Heard] = {}
+        self._heard: dict[CursorKey, _ReportedCursor] = {}
         """The one whose last part is the oldest first."""
         self._kept = 0
         if links is not None:
@@ -100,7 +100,7 @@ class Handover:
             if heard is not None:
                 self._tell(key, *heard.age, list(heard.leases.values()))
 
-    def take(self, key: CursorKey, generation: int) -> Sequence[HandedLease]:
+    def take(self, key: CursorKey, generation: int) -> Sequence[InheritedLease]:
         """Return the leases that were reported for the cursor lately; the next call returns
         none.
         """
@@ -112,7 +112,7 @@ class Handover:
         return list(heard.leases.values()) if heard.generation == generation else ()
 
     def _tell(
-        self, key: CursorKey, generation: int, epoch: Epoch, leases: list[HandedLease]
+        self, key: CursorKey, generation: int, epoch: Epoch, leases: list[InheritedLease]
     ) -> None:
         leases.sort()
         del leases[MAX_HANDED:]
@@ -122,7 +122,7 @@ class Handover:
                 self._links.tell(SUBJECT, _encode(_Note(*key, generation, epoch, groups)))
         self._keep(key, generation, epoch, leases)
 
-    def _groups(self, leases: Sequence[HandedLease]) -> list[_Group]:
+    def _groups(self, leases: Sequence[InheritedLease]) -> list[_Group]:
         now_ms = self._now_ms()
         return [
             _Group(deadline_ms - now_ms, epoch_n, [each.offset for each in some])
@@ -137,7 +137,7 @@ class Handover:
             return
         now_ms = self._now_ms()
         told = [
-            HandedLease(now_ms + group.left_ms, group.epoch_n, offset)
+            InheritedLease(now_ms + group.left_ms, group.epoch_n, offset)
             for group in note.groups
             for offset in group.offsets
         ]
@@ -145,7 +145,7 @@ class Handover:
         self._keep(key, note.generation, note.epoch, told)
 
     def _keep(
-        self, key: CursorKey, generation: int, epoch: Epoch, told: Sequence[HandedLease]
+        self, key: CursorKey, generation: int, epoch: Epoch, told: Sequence[InheritedLease]
     ) -> None:
         """Keep reported leases for `take`, with those that are known already; reports of an
         older epoch do not count.
@@ -153,7 +153,7 @@ class Handover:
         self._forget_old()
         if self._kept + len(told) > MAX_KEPT:
             return
-        heard = _Heard(generation, epoch, self._now_ms(), {})
+        heard = _ReportedCursor(generation, epoch, self._now_ms(), {})
         known = self._heard.get(key)
         if known is not None:
             if known.age > heard.age:

@@ -38,7 +38,7 @@ from subscribe_forwarder.delivery.state.lanes import Lane
 from subscribe_forwarder.delivery.state.ledger import Now
 from subscribe_forwarder.delivery.state.rate import RateLimits
 from subscribe_forwarder.delivery.terms import DEFAULT_TERMS, Terms
-from subscribe_forwarder.delivery.throttling.flows import Said
+from subscribe_forwarder.delivery.throttling.flows import Capacity
 from subscribe_forwarder.delivery.throttling.in_flight import Both, TenantInFlight
 from subscribe_forwarder.delivery.throttling.throttling import Throttling, of_flow, of_machine
 from subscribe_forwarder.delivery.wait_list import Delivery, Waiter, Want
@@ -64,7 +64,7 @@ class Hub:
         settings: SubscribeSettings,
         clock: Callable[[], float] = time.monotonic,
         *,
-        handed_out: Callable[[Sequence[Taken]], None] = lambda _: None,
+        on_delivered: Callable[[Sequence[Taken]], None] = lambda _: None,
         listeners: Listeners | None = None,
         throttling: Throttling | None = None,
         in_flight: TenantInFlight | None = None,
@@ -86,11 +86,11 @@ class Hub:
         self.collector = Collector(may_deliver, progressed)
         self.terms = DEFAULT_TERMS
         self._may_deliver = may_deliver
-        self._handed_out = handed_out
+        self._on_delivered = on_delivered
         self._settings = settings
         self._clock = clock
         self._throttling = throttling
-        self._said: Said | None = None
+        self._said: Capacity | None = None
         self._in_flight = in_flight
         self._usage = usage
         beside = None if throttling is None else throttling.machine
@@ -102,7 +102,7 @@ class Hub:
         self.throttled_by: dict[object, Callable[[], Sequence[Throttle]]] = {}
         """Other restraints, by the object that reports them."""
         self.open_readers = OpenReaders(may_deliver, progressed)
-        self._limits_of: tuple[Subscription, float, Said | None] | None = None
+        self._limits_of: tuple[Subscription, float, Capacity | None] | None = None
         self._waiting: OrderedDict[Waiter, None] = OrderedDict()
         self._blocked: dict[Waiter, None] = {}
         self._hasty: dict[Waiter, None] = {}
@@ -420,7 +420,7 @@ class Hub:
         self._emptied = not (limits.full or limits.more or want.places or self.growth.standing)
         self.open_readers.delivered(want, taken)
         if taken:
-            self._handed_out(taken)
+            self._on_delivered(taken)
         if self._turn.begun and not self._renewing:
             self._renewing = True
             asyncio.get_running_loop().call_soon(self._renew_turn)

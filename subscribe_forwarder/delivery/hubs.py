@@ -20,7 +20,7 @@ from subscribe_forwarder.delivery.owner import Owner
 from subscribe_forwarder.delivery.ownership import Ownership
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.delivery.reading.tails import Tails
-from subscribe_forwarder.delivery.selection.apart import Apart
+from subscribe_forwarder.delivery.selection.worker_evaluator import WorkerEvaluator
 from subscribe_forwarder.delivery.state.lanes import Lane, Lanes
 from subscribe_forwarder.delivery.state.ledger import Policy
 from subscribe_forwarder.delivery.terms import Terms
@@ -50,7 +50,7 @@ class Hubs:
         alone: bool,
         owners: Callable[[], Ownership],
         look_for: Callable[[Sequence[Unit]], Awaitable[None]],
-        apart: Apart | None = None,
+        evaluator: WorkerEvaluator | None = None,
     ) -> None:
         """Create the hubs of a process.
 
@@ -69,7 +69,7 @@ class Hubs:
         self._alone = alone
         self._owners = owners
         self._look_for = look_for
-        self._apart = apart
+        self._evaluator = evaluator
         self._hubs: dict[bytes, Hub] = {}
         self._of_topic: dict[bytes, dict[bytes, Hub]] = {}
         self._growing: set[bytes] = set()
@@ -164,7 +164,7 @@ class Hubs:
         ):
             chosen = hub.terms.selection
         else:
-            chosen = selection.of(subscription, self._apart)
+            chosen = selection.of(subscription, self._evaluator)
         return Terms(policy, chosen, subscription.state == "draining")
 
     def dropped(self, reader: Reader) -> None:

@@ -16,7 +16,7 @@ from peering.shared_secret import SharedSecret
 from subscribe_forwarder.delivery.moves import Moves
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.delivery.reading.tail import Tail
-from subscribe_forwarder.delivery.state.inherited import HandedLease
+from subscribe_forwarder.delivery.state.inherited import InheritedLease
 from subscribe_forwarder.delivery.terms import DEFAULT_TERMS, Terms
 
 _ReaderKey = tuple[bytes, int]
@@ -33,7 +33,7 @@ class Owner:
         ack_key: SharedSecret,
         on_dead_letter: Callable[[Reader, OpenDelivery], None] | None = None,
         moves: Moves | None = None,
-        handed: Callable[[CursorKey, int], Sequence[HandedLease]] = lambda key, generation: (),
+        handed: Callable[[CursorKey, int], Sequence[InheritedLease]] = lambda key, generation: (),
         on_outstanding: Callable[[Reader], None] | None = None,
     ) -> None:
         """Open a claimed unit; `handed` returns the leases of a cursor that the owner

@@ -22,7 +22,7 @@ from store_nodes.record_batch import BadBatch
 from subscribe_forwarder import metrics
 from subscribe_forwarder.delivery.ack_id import Head, Minter
 from subscribe_forwarder.delivery.choosing import Choosing
-from subscribe_forwarder.delivery.key_gate import KeyGate, ParkedKey
+from subscribe_forwarder.delivery.key_sequencer import KeySequencer, ParkedKey
 from subscribe_forwarder.delivery.pull_limits import PullLimits
 from subscribe_forwarder.delivery.reading.batch import Batch
 from subscribe_forwarder.delivery.reading.judgement import Judgement
@@ -30,7 +30,7 @@ from subscribe_forwarder.delivery.reading.render import delivery
 from subscribe_forwarder.delivery.reading.tail import Tail
 from subscribe_forwarder.delivery.selection.selection import Selection
 from subscribe_forwarder.delivery.state.cursor import Cursor, Settled
-from subscribe_forwarder.delivery.state.inherited import HandedLease
+from subscribe_forwarder.delivery.state.inherited import InheritedLease
 from subscribe_forwarder.delivery.state.lanes import Lane
 from subscribe_forwarder.delivery.state.leases import Grant
 from subscribe_forwarder.delivery.state.ledger import Ledger, Now
@@ -81,7 +81,7 @@ class Reader:
         ack_key: SharedSecret,
         terms: Terms = DEFAULT_TERMS,
         on_dead_letter: Callable[[Reader, OpenDelivery], None] | None = None,
-        handed: Sequence[HandedLease] = (),
+        handed: Sequence[InheritedLease] = (),
         on_outstanding: Callable[[Reader], None] | None = None,
     ) -> None:
         """`on_dead_letter` is told of deliveries to be dead-lettered; `handed`: leases of the owner
@@ -99,13 +99,15 @@ class Reader:
         self.terms = terms
         self.reset(state, epoch, handed)
 
-    def reset(self, state: CursorState, epoch: Epoch, handed: Sequence[HandedLease] = ()) -> None:
+    def reset(
+        self, state: CursorState, epoch: Epoch, handed: Sequence[InheritedLease] = ()
+    ) -> None:
         """Forgets what is in memory and goes on from a row."""
         self.ledger = Ledger(state, epoch, self.terms.policy, handed=handed)
         self.ledger.leaving = self._leaving
         self.scan = self.cursor.floor
         ordered = self.terms.policy.ordered
-        self.keys = KeyGate(self.ledger, self.tail, lambda: self.scan) if ordered else None
+        self.keys = KeySequencer(self.ledger, self.tail, lambda: self.scan) if ordered else None
         """The order of keys, for a subscription in order."""
         if self._on_dead_letter is not None:
             self.ledger.pending_dead_letters.on_due = self._dead_letter_due
@@ -326,7 +328,7 @@ class Reader:
         if self._on_dead_letter is not None:
             self._on_dead_letter(self, delivery)
 
-    def _in_order(self, keys: KeyGate, now_us: int) -> bool:
+    def _in_order(self, keys: KeySequencer, now_us: int) -> bool:
         """Return whether the messages that may be delivered are known."""
         if not keys.load():
             return False

@@ -14,7 +14,7 @@ class Activity:
         self._counts: dict[Reader, int] = {}
         self._bytes = 0.0
 
-    def handed_out(self, taken: Sequence[Taken]) -> None:
+    def delivered(self, taken: Sequence[Taken]) -> None:
         """Count one delivery; its bytes are estimated from the means of its batches."""
         counts = self._counts
         for part in taken:

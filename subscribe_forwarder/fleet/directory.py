@@ -27,7 +27,7 @@ class OwnedElsewhere(NamedTuple):
     partitions: tuple[int, ...]
 
 
-class Whereabouts(NamedTuple):
+class UnitLocations(NamedTuple):
     """The places where the partitions of a subscription are served now."""
 
     here: tuple[int, ...]
@@ -51,7 +51,7 @@ class _Entry(NamedTuple):
 
 class _Found(NamedTuple):
     partitions: tuple[int, ...]
-    where: Whereabouts
+    where: UnitLocations
 
 
 class _Topic:
@@ -111,7 +111,7 @@ class OwnerDirectory:
 
     # Questions to it.
 
-    def find(self, subscription: Subscription, partitions: Sequence[int]) -> Whereabouts:
+    def find(self, subscription: Subscription, partitions: Sequence[int]) -> UnitLocations:
         topic = self._topics.get(subscription.topic_uid)
         version = 0 if topic is None else topic.version
         known = self._found.get(subscription.uid)
@@ -162,7 +162,7 @@ class OwnerDirectory:
         subscription: Subscription,
         partitions: Iterable[int],
         version: int,
-    ) -> Whereabouts:
+    ) -> UnitLocations:
         here: list[int] = []
         nowhere: list[int] = []
         elsewhere: dict[bytes, list[int]] = {}
@@ -176,7 +176,7 @@ class OwnerDirectory:
             else:
                 elsewhere.setdefault(entry.owner, []).append(number)
         places = tuple(OwnedElsewhere(owner, tuple(those)) for owner, those in elsewhere.items())
-        return Whereabouts(tuple(here), places, tuple(nowhere), version)
+        return UnitLocations(tuple(here), places, tuple(nowhere), version)
 
     def _entry(self, unit: Unit) -> _Entry | None:
         topic = self._topics.get(unit.topic_uid)

@@ -84,7 +84,7 @@ class Endpoints:
         origin, now_s = endpoint.origin, self.clock()
         if wake in origin.waiting or wake in self._paused:
             return
-        self._line_up(endpoint, wake, now_s)
+        self._enqueue(endpoint, wake, now_s)
         if wake in self._paused:
             return
         if endpoint.room(now_s):  # the tenant has none
@@ -139,7 +139,7 @@ class Endpoints:
             wake = next(iter(origin.waiting))
             endpoint = origin.waiting.pop(wake)
             if endpoint.breaker.room(now_s) == 0:
-                self._line_up(endpoint, wake, now_s)
+                self._enqueue(endpoint, wake, now_s)
             else:
                 room -= wake()
         if origin.waiting:
@@ -165,7 +165,7 @@ class Endpoints:
             return _UNLIMITED
         return max(1, int(share)) - out
 
-    def _line_up(self, endpoint: Endpoint, wake: Wake, now_s: float) -> None:
+    def _enqueue(self, endpoint: Endpoint, wake: Wake, now_s: float) -> None:
         """Put a pusher at the end of the wait list, at once or when its breaker's pause is over."""
         own_s = endpoint.breaker.due_s(now_s)
         if own_s is None or own_s <= now_s:

@@ -420,7 +420,7 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "subscribe_forwarder/api/preview.py",
-                "                            if apart is not None:\n",
+                "                            if evaluator is not None:\n",
                 "                            if False:\n",
             ),
         ),

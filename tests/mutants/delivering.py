@@ -9,7 +9,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a takeover does not read a failed message whose row lacks its key",
         (
             Edit(
-                "subscribe_forwarder/delivery/key_gate.py",
+                "subscribe_forwarder/delivery/key_sequencer.py",
                 "for row in ledger.exceptions.values() if row.key_hash is None]",
                 "for row in ledger.exceptions.values() if not row.attempts and not row.key_hash]",
             ),
@@ -215,7 +215,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "an ack of what was not read holds up nothing",
         (
             Edit(
-                "subscribe_forwarder/delivery/key_gate.py",
+                "subscribe_forwarder/delivery/key_sequencer.py",
                 "        return min(self._unread, default=None)\n",
                 "        return None\n",
             ),
@@ -491,7 +491,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "open deliveries take their places twice",
         (
             Edit(
-                "subscribe_forwarder/delivery/key_gate.py",
+                "subscribe_forwarder/delivery/key_sequencer.py",
                 "        self._loaded = True\n        for offset, row",
                 "        for offset, row",
             ),

@@ -66,7 +66,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a parked key is not parked after a takeover",
         (
             Edit(
-                "subscribe_forwarder/delivery/key_gate.py",
+                "subscribe_forwarder/delivery/key_sequencer.py",
                 "            if row.reason is Reason.PARKED:\n"
                 "                self.order.park(key)\n"
                 "            elif",
@@ -83,7 +83,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "messages behind a settled parked key are not resumed after a takeover",
         (
             Edit(
-                "subscribe_forwarder/delivery/key_gate.py",
+                "subscribe_forwarder/delivery/key_sequencer.py",
                 "                self._ledger.resume(offset)\n        self._keys.clear()",
                 "                pass\n        self._keys.clear()",
             ),
@@ -279,7 +279,7 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
         ),
         breaks="P3",
-        killed_by="tests/unit/subscribe_forwarder/test_pull_front.py"
+        killed_by="tests/unit/subscribe_forwarder/test_pull_proxy.py"
         "::test_a_failure_here_is_the_answer_and_no_reason_to_ask_the_owners",
     ),
     Mutant(

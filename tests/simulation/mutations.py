@@ -24,7 +24,7 @@ from store_nodes.consensus.state import Candidacy, Leadership
 from store_nodes.machine.queues import Queue
 from store_nodes.machine.sessions import Session
 from store_nodes.membership import Membership
-from store_nodes.node.requests import RequestLine
+from store_nodes.node.requests import PendingCommands
 from tests.simulation.mutations_members import MUTATIONS_OF_MEMBERS
 
 Mutation = Callable[[], AbstractContextManager[object]]
@@ -279,14 +279,14 @@ def a_read_is_not_confirmed() -> AbstractContextManager[object]:
 
 def an_append_is_answered_when_proposed() -> AbstractContextManager[object]:
     """The answer does not wait for the log (P1)."""
-    original = RequestLine.proposed
+    original = PendingCommands.proposed
 
-    def mutated(self: RequestLine, instance: int, commands: Any) -> None:
+    def mutated(self: PendingCommands, instance: int, commands: Any) -> None:
         original(self, instance, commands)
         for pending in commands:
             pending.reply.appended(0, 1, 1)
 
-    return mock.patch.object(RequestLine, "proposed", mutated)
+    return mock.patch.object(PendingCommands, "proposed", mutated)
 
 
 def a_learned_value_replaces_nothing() -> AbstractContextManager[object]:

@@ -18,7 +18,7 @@ from store_nodes.consensus.state import Leadership, ReplicaState
 from store_nodes.machine.machine import Machine
 from store_nodes.membership import VOTER
 from store_nodes.node.group import Group
-from store_nodes.node.requests import Budget, RequestLine
+from store_nodes.node.requests import Budget, PendingCommands
 from store_nodes.node.start import GroupStart
 from store_nodes.storage.batch_index import BatchIndex
 from store_nodes.wal.frame import HEADER_BYTES, Record
@@ -118,7 +118,7 @@ class SimNode:
                 limits=options.limits,
             )
         )
-        line = RequestLine(Budget(100_000))
+        line = PendingCommands(Budget(100_000))
         group = SimGroup(
             replica,
             found.machine,

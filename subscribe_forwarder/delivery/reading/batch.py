@@ -35,12 +35,12 @@ class Batch:
         "_publish_time",
         "_raw",
         "_stage",
-        "apart",
         "attribute_index",
         "base",
         "chunk_end",
         "cost_bytes",
         "end",
+        "evaluated",
         "expires",
         "has_plain_ids",
         "log_time_us",
@@ -72,7 +72,7 @@ class Batch:
         self._fragments: list[bytes | None] = []
         self._publish_time = b""
         self.partition = partition
-        self.apart: dict[tuple[str, int], tuple[bool, str | None]] = {}
+        self.evaluated: dict[tuple[str, int], tuple[bool, str | None]] = {}
         """Whether an expression is true for the message of an index, and why it could not be
         evaluated: of those that were evaluated in a worker process."""
         self.attribute_index: dict[str, dict[str, list[int]]] = {}

@@ -31,7 +31,7 @@ _SMOOTHING = 0.2
 _sleep = asyncio.sleep
 
 
-class Courtesy:
+class TurnPause:
     """The length of the rest after a turn. Pure: it is told the durations."""
 
     __slots__ = ("others",)
@@ -65,7 +65,7 @@ class TimeSlices:
         """Create the turns; `late_s` returns how late the loop calls timers now."""
         self._late_s = late_s
         self._clock = clock
-        self._courtesy = Courtesy()
+        self._courtesy = TurnPause()
         self._next = asyncio.Lock()
         self._began_s = 0.0
         self._took_s = 0.0

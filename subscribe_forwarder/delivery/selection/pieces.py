@@ -12,7 +12,7 @@ from subscribe_forwarder.delivery.selection.rule import Rule
 PIECE_BYTES = 64 * 1024
 PIECE_NS = 10e6
 DEAR_NS = 25e6
-"""The event loop does not evaluate a message that costs more (apart.py)."""
+"""The event loop does not evaluate a message that costs more (worker_evaluator.py)."""
 
 
 MAX_TOGETHER = 50

@@ -56,7 +56,7 @@ class Rule:
         residual, variables = self._residual, self._variables
         if residual is None or variables is None:
             return found
-        if batch.apart:
+        if batch.evaluated:
             return [index for index in found if self._matches_one(batch, index)]
         return [index for index in found if residual.matches(variables(batch, index))]
 
@@ -64,7 +64,7 @@ class Rule:
         residual, variables = self._residual, self._variables
         assert residual is not None
         assert variables is not None
-        known = batch.apart.get((self.text, index))
+        known = batch.evaluated.get((self.text, index))
         if known is None:
             return residual.matches(variables(batch, index))
         matched, reason = known

@@ -19,10 +19,10 @@ from edge.slices import Slices
 from metadata.types import Subscription
 from subscribe_forwarder import metrics
 from subscribe_forwarder.delivery.reading.batch import Batch
-from subscribe_forwarder.delivery.selection.apart import Apart
 from subscribe_forwarder.delivery.selection.pieces import Pieces
 from subscribe_forwarder.delivery.selection.rule import Rule
 from subscribe_forwarder.delivery.selection.variables import Bodies
+from subscribe_forwarder.delivery.selection.worker_evaluator import WorkerEvaluator
 from subscribe_forwarder.delivery.state.cursor import Settled
 
 PIECE_S = 0.001
@@ -36,7 +36,16 @@ _log = structlog.get_logger("packetboat.subscribe")
 class Selection:
     """Compared by what it was made of."""
 
-    __slots__ = ("_apart", "_filter", "_looks", "_piece", "_pieces", "_skips", "_tenant_id", "key")
+    __slots__ = (
+        "_evaluator",
+        "_filter",
+        "_looks",
+        "_piece",
+        "_pieces",
+        "_skips",
+        "_tenant_id",
+        "key",
+    )
 
     def __init__(
         self,
@@ -45,11 +54,11 @@ class Selection:
         bodies: Bodies = _bodies,
         *,
         tenant_id: bytes = b"",
-        apart: Apart | None = None,
+        evaluator: WorkerEvaluator | None = None,
     ) -> None:
-        """Without `apart`, all is judged here, however long it takes. Raises BadExpression."""
+        """Without `evaluator`, all is judged here, however long it takes. Raises BadExpression."""
         self._tenant_id = tenant_id
-        self._apart = apart
+        self._evaluator = evaluator
         self.key = (filter_text, tuple(skip_texts))
         self._filter = None if filter_text is None else Rule(filter_text, bodies)
         self._skips = [Rule(text, bodies) for text in skip_texts]
@@ -101,8 +110,8 @@ class Selection:
         high = len(batch.messages()) if high is None else high
         count = high - low
         # A message that is dear is a piece of its own.
-        if self._apart is not None and count == 1 and self._pieces.dear(batch.messages()[low]):
-            self._apart.require(self._tenant_id, self._pieces, batch, low)
+        if self._evaluator is not None and count == 1 and self._pieces.dear(batch.messages()[low]):
+            self._evaluator.require(self._tenant_id, self._pieces, batch, low)
         delivered: list[int] | range = range(low, high)
         verdicts: list[Settled | None] = [None] * count
         if self._filter is not None:
@@ -137,7 +146,7 @@ def _active(subscription: Subscription) -> list[str]:
     return filters + [rule.expression for rule in subscription.skip_rules if not rule.removed_at]
 
 
-def of(subscription: Subscription, apart: Apart | None = None) -> Selection | None:
+def of(subscription: Subscription, evaluator: WorkerEvaluator | None = None) -> Selection | None:
     """Return the selection of a subscription; None if everything is delivered."""
     if subscription.filter is None and not subscription.skip_rules:
         return None
@@ -149,7 +158,7 @@ def of(subscription: Subscription, apart: Apart | None = None) -> Selection | No
         None if filter_text is None else _taken(filter_text, subscription),
         [_taken(text, subscription) for text in active],
         tenant_id=subscription.tenant_id,
-        apart=apart,
+        evaluator=evaluator,
     )
 
 

@@ -1,9 +1,9 @@
 """The beginning of a new owner's ledger: the open deliveries, and the leases of the owner before.
 
 Leases of an exactly-once subscription are rows of Postgres. Others are known if the owner before
-reported them when it handed over (`HandedLease`); if it died, they are unknown, and their messages
-are delivered again. A message under such a lease becomes an open delivery, a hole, which the cursor
-steps over: so that reading on from the floor does not take it for a new one.
+reported them when it handed over (`InheritedLease`); if it died, they are unknown, and their
+messages are delivered again. A message under such a lease becomes an open delivery, a hole, which
+the cursor steps over: so that reading on from the floor does not take it for a new one.
 
 Pure; deadlines are milliseconds of the caller's monotonic clock.
 """
@@ -22,7 +22,7 @@ from subscribe_forwarder.delivery.state.leases import LeaseTable
 from subscribe_forwarder.delivery.state.retry import Now
 
 
-class HandedLease(NamedTuple):
+class InheritedLease(NamedTuple):
     """The lease of one message, as the owner before reported it."""
 
     deadline_ms: int
@@ -42,7 +42,7 @@ class Inherited:
         leases: LeaseTable,
         open_deliveries: Exceptions,
         held: HeldLeases,
-        handed: Sequence[HandedLease],
+        handed: Sequence[InheritedLease],
     ) -> None:
         self._cursor = cursor
         self._leases = leases
@@ -59,7 +59,7 @@ class Inherited:
         self.waits = bool(len(self._open) or held)
         """`lease` is to be called; until then no flush lets go of a message."""
 
-    def not_leased(self) -> list[HandedLease]:
+    def not_leased(self) -> list[InheritedLease]:
         """Return leases that wait for the time to be known."""
         return list(self._handed)
 

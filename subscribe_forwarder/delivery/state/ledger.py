@@ -31,7 +31,7 @@ from subscribe_forwarder.delivery.state.exceptions import Exceptions
 from subscribe_forwarder.delivery.state.flushes import Flushes
 from subscribe_forwarder.delivery.state.held_leases import HeldLeases
 from subscribe_forwarder.delivery.state.holes import OLD_MS
-from subscribe_forwarder.delivery.state.inherited import HandedLease, Inherited
+from subscribe_forwarder.delivery.state.inherited import Inherited, InheritedLease
 from subscribe_forwarder.delivery.state.leases import Grant, LeaseTable
 from subscribe_forwarder.delivery.state.pending_dead_letters import PendingDeadLetters
 from subscribe_forwarder.delivery.state.retry import Now, Policy
@@ -48,7 +48,7 @@ class Ledger:
         epoch: Epoch,
         policy: Policy | None = None,
         random: Callable[[], float] = random_module.random,
-        handed: Sequence[HandedLease] = (),
+        handed: Sequence[InheritedLease] = (),
     ) -> None:
         """Take over the open deliveries of `state`; `handed` are leases of the owner before."""
         self.cursor = Cursor(state, epoch)
@@ -64,7 +64,7 @@ class Ledger:
         self.on_parked: Callable[[OpenDelivery], None] | None = None
         """Told of messages that are parked, once that is committed."""
         self.key_hash_of: Callable[[int], int | None] | None = None
-        self._acked_late: list[HandedLease] | None = None
+        self._acked_late: list[InheritedLease] | None = None
         self._random = random
         self.leases = LeaseTable()
         """Callers read it, take ready offsets and hold offsets; leases begin and end through the
@@ -177,7 +177,7 @@ class Ledger:
     def leaving(self, leaving: bool) -> None:
         self._acked_late = [] if leaving else None
 
-    def to_hand(self) -> list[HandedLease]:
+    def to_hand(self) -> list[InheritedLease]:
         """Return the present leases for the next owner: none if they are durable, or if
         nobody is to ack.
         """
@@ -392,10 +392,10 @@ class Ledger:
         self.on_settled(written)
         return True
 
-    def _leases_of(self, offsets: Iterable[int]) -> list[HandedLease]:
+    def _leases_of(self, offsets: Iterable[int]) -> list[InheritedLease]:
         """Return the leases of those offsets that are leased."""
         return [
-            HandedLease(grant.deadline_ms, grant.epoch_n, offset)
+            InheritedLease(grant.deadline_ms, grant.epoch_n, offset)
             for offset in offsets
             if (grant := self.leases.grant_of(offset)) is not None
         ]

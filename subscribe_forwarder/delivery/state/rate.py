@@ -74,7 +74,7 @@ class TokenBucket:
             self._at_s = now_s
 
 
-class Beside(Protocol):
+class SharedLimit(Protocol):
     """A limit for all subscriptions of a process together."""
 
     @property
@@ -93,7 +93,7 @@ class RateLimits:
 
     __slots__ = ("_all", "_beside", "_consumers", "_each")
 
-    def __init__(self, beside: Beside | None = None) -> None:
+    def __init__(self, beside: SharedLimit | None = None) -> None:
         self._beside = beside
         self._all: TokenBucket | None = None
         self._each: float | None = None

@@ -28,7 +28,7 @@ TIDY_S = 10.0
 _log = structlog.get_logger("packetboat.subscribe")
 
 
-class Said(NamedTuple):
+class Capacity(NamedTuple):
     """The capacity that holds now for a subscription."""
 
     messages_per_second: float | None
@@ -54,7 +54,7 @@ _encode = msgspec.msgpack.encode
 _decode = msgspec.msgpack.Decoder(Note).decode
 
 
-class FlowBook:
+class FlowReports:
     """Keeps the reports of one process; it listens to the change feed."""
 
     def __init__(
@@ -67,7 +67,7 @@ class FlowBook:
         self._flows = flows
         self._links = links
         self._clock = clock
-        self._said: dict[bytes, Said] = {}
+        self._said: dict[bytes, Capacity] = {}
         self._unread = True
         self._stale: set[tuple[bytes, bytes]] = set()
         self._wake = asyncio.Event()
@@ -89,7 +89,7 @@ class FlowBook:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def of(self, subscription_uid: bytes) -> Said | None:
+    def of(self, subscription_uid: bytes) -> Capacity | None:
         """Return the capacity that holds now for a subscription, or None."""
         said = self._said.get(subscription_uid)
         if said is None or said.until_s > self._clock():
@@ -139,7 +139,7 @@ class FlowBook:
         if note.left_s > 0:
             until_s = self._clock() + note.left_s
             rate, most = note.messages_per_second, note.max_outstanding
-            self._said[uid] = Said(rate, most, note.reason, until_s, note.version)
+            self._said[uid] = Capacity(rate, most, note.reason, until_s, note.version)
         elif self._said.pop(uid, None) is None:
             return
         metrics.flows.set(len(self._said))

@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 from edge.quota import IN_FLIGHT, Quotas
 from openapi.flow import Throttle
-from subscribe_forwarder.delivery.state.rate import Beside
+from subscribe_forwarder.delivery.state.rate import SharedLimit
 
 COUNT_EVERY_S = 0.05
 LOOK_AGAIN_S = 0.1
@@ -33,7 +33,7 @@ class Leasing(Protocol):
 
 
 class TenantInFlight:
-    """The messages of one tenant in flight; a `Beside`."""
+    """The messages of one tenant in flight; a `SharedLimit`."""
 
     def __init__(self, tenant_id: bytes, levels: Quotas, clock: Callable[[], float]) -> None:
         self._tenant_id = tenant_id
@@ -107,9 +107,9 @@ class InFlight:
 
 
 class Both:
-    """The limit of the process, then the limit of the tenant; a `Beside`."""
+    """The limit of the process, then the limit of the tenant; a `SharedLimit`."""
 
-    def __init__(self, process: Beside, tenant: TenantInFlight) -> None:
+    def __init__(self, process: SharedLimit, tenant: TenantInFlight) -> None:
         self._process = process
         self._tenant = tenant
 

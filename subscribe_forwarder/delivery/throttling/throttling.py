@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from openapi.flow import Throttle
-from subscribe_forwarder.delivery.throttling.flows import Said
+from subscribe_forwarder.delivery.throttling.flows import Capacity
 from subscribe_forwarder.delivery.throttling.machine import MachineThrottle
 
 
@@ -15,7 +15,7 @@ class Throttling(NamedTuple):
     """The throttles of a process."""
 
     machine: MachineThrottle
-    said: Callable[[bytes], Said | None]
+    said: Callable[[bytes], Capacity | None]
     """Returns the capacity that holds for a subscription, by uid."""
 
 
@@ -26,7 +26,7 @@ def of_machine(machine: MachineThrottle) -> list[Throttle]:
     return [Throttle("machine", reason, round(machine.per_second, 1), None)]
 
 
-def of_flow(said: Said, now_s: float) -> list[Throttle]:
+def of_flow(said: Capacity, now_s: float) -> list[Throttle]:
     """Return the capacity that a consumer reported, whole, not this forwarder's part of it."""
     until = datetime.now(UTC) + timedelta(seconds=round(said.until_s - now_s))
     values = {

@@ -49,7 +49,7 @@ def own_problem(error: Exception) -> Problem | None:
     return error if isinstance(error, Problem) else None
 
 
-class Pulse:
+class Liveness:
     """When this process was last seen alive by itself, in seconds of the monotonic clock."""
 
     __slots__ = ("beat_s",)
@@ -91,7 +91,7 @@ class LinkNetwork:
         self._dialing: dict[bytes, asyncio.Task[None]] = {}
         self._changed: list[Callable[[bytes, bool], None]] = []
         self._connections: dict[LinkConnection, None] = {}
-        self._pulse = Pulse()
+        self._pulse = Liveness()
         self._ticking: asyncio.Task[None] | None = None
         self._closing = False
 

@@ -16,7 +16,7 @@ from edge.departure import DEPARTURE
 from subscribe_forwarder.peers import PART
 
 
-class FrontPaused(ClientGone):
+class ProxyPaused(ClientGone):
     """This process had no lease when the answer was there: it was not passed on."""
 
 
@@ -36,14 +36,14 @@ class Relay:
         self._head: Any = None
 
     async def send(self, message: Any) -> None:
-        """Raises FrontPaused, and what the client's `send` raises."""
+        """Raises ProxyPaused, and what the client's `send` raises."""
         if message["type"] == "http.response.start":
             self._head = message
             return
         if not self.begun:
             if not self._holds_lease():
                 self.refused = True
-                raise FrontPaused
+                raise ProxyPaused
             self.begun = True
             await self._send(self._head)
         await self._send(message)

@@ -18,7 +18,7 @@ from edge.sealing import Sealer
 from metadata.database import Connection, Database
 from metadata.errors import MetadataError
 from metadata.feed import ChangeFeed
-from metadata.tenancy.signing_keys import KeyTurn, SigningKeyRepository
+from metadata.tenancy.signing_keys import KeyRotation, SigningKeyRepository
 
 ROOT = Path(__file__).parents[3]
 OLD, NEW = "a:" + "11" * 32, "b:" + "22" * 32
@@ -105,7 +105,7 @@ async def test_postgres_itself_refuses_a_second_key_for_a_moment(database: Datab
         verifies_until=ring.now + timedelta(hours=1),
     )
     with pytest.raises(MetadataError):
-        await repository.turn(lambda _: KeyTurn(added=second))
+        await repository.turn(lambda _: KeyRotation(added=second))
     assert (await repository.ring()).keys == ring.keys
 
 

@@ -11,7 +11,7 @@ import asyncpg
 
 from edge.quota import PUBLISH_MESSAGES
 from gateway.quotas.limiter import Limiter
-from gateway.quotas.limits import LimitBook
+from gateway.quotas.limits import LimitCache
 from gateway.quotas.metering import Meter
 from gateway.quotas.sharing import Sharing
 from metadata.database import Database
@@ -169,7 +169,7 @@ async def test_limits_are_followed_and_shared(database: Database) -> None:
     feed = ChangeFeed(database, poll_every_s=0.2)
     limiters = [Limiter([PUBLISH_MESSAGES], {}) for _ in range(2)]
     sharings = [Sharing(each, QuotaDemands(database), 0.3) for each in limiters]
-    books = [LimitBook(quotas, each.follow) for each in limiters]
+    books = [LimitCache(quotas, each.follow) for each in limiters]
     for book in books:
         feed.add_listener(book.on_changes)
     tasks = [asyncio.ensure_future(each.run()) for each in (*books, *sharings)]

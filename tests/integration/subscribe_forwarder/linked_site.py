@@ -41,7 +41,7 @@ from subscribe_forwarder.api.positions import PositionRoutes
 from subscribe_forwarder.api.routes import routes
 from subscribe_forwarder.api.task_acks import TaskAcks
 from subscribe_forwarder.delivery.publishing import AckPublisher
-from subscribe_forwarder.delivery.throttling.flows import FlowBook
+from subscribe_forwarder.delivery.throttling.flows import FlowReports
 from subscribe_forwarder.delivery.throttling.machine import MachineThrottle
 from subscribe_forwarder.delivery.throttling.throttling import Throttling
 from subscribe_forwarder.fleet.links.network import LinkNetwork
@@ -60,7 +60,7 @@ GROUPS = (0, 1, 0)
 class Member(Consumer):
     """A consumer and operator of one forwarder of several."""
 
-    book: FlowBook
+    book: FlowReports
     machine: MachineThrottle
     feed: ChangeFeed
     push_status: Callable[[bytes], PushStatus | None]
@@ -147,7 +147,7 @@ class LinkedSite:
         port = await network.start("127.0.0.1", 0)
         stack.push_async_callback(network.close, 0.1)
         flows = SubscriptionFlowRepository(database)
-        book, machine = FlowBook(flows, network), MachineThrottle()
+        book, machine = FlowReports(flows, network), MachineThrottle()
         feed.add_listener(book.on_changes)
         forwarder = SubscribeForwarder(
             store=self.client,

@@ -17,8 +17,8 @@ AT_ONCE_S = 0.3
 
 async def test_after_the_first_no_ack_waits_and_all_heals(database: Database) -> None:
     site = await Site.open(database)
-    proxy, gate = Proxy(database.settings.url), MetadataBreaker()
-    behind = Database(replace(database.settings, url=await proxy.start()), gate=gate)
+    proxy, guard = Proxy(database.settings.url), MetadataBreaker()
+    behind = Database(replace(database.settings, url=await proxy.start()), guard=guard)
     await behind.connect()
     try:
         async with site.forwarder(behind) as consumer:
@@ -27,7 +27,7 @@ async def test_after_the_first_no_ack_waits_and_all_heals(database: Database) ->
             proxy.requests.clear()
             assert (await consumer.ack(messages[0])).status == 503
             async with asyncio.timeout(10):
-                while gate.state is State.CLOSED:
+                while guard.state is State.CLOSED:
                     await asyncio.sleep(0.05)
             for message in messages[1:]:
                 async with asyncio.timeout(AT_ONCE_S):
@@ -39,7 +39,7 @@ async def test_after_the_first_no_ack_waits_and_all_heals(database: Database) ->
                     await asyncio.sleep(0.1)
             assert answer.json()["acked"] == 3
             assert (await site.row()).counters == Counters(acked=3)
-            assert gate.state is State.CLOSED
+            assert guard.state is State.CLOSED
     finally:
         proxy.requests.set()
         await behind.close()

@@ -29,7 +29,7 @@ from gateway.access_watch import OpenRequest
 from gateway.configuration.settings import Role, ServerSettings, format_addresses
 from gateway.http.connection import Connection
 from gateway.middleware import request_id
-from metadata.eras import Position, Sentinel
+from metadata.eras import HistoryCheck, Position
 from peering.rpc.connection import FrameConnection
 from peering.shared_secret import SharedSecret
 from store_nodes import main as store_main
@@ -145,15 +145,15 @@ class Installation:
 
     def watched(self) -> AbstractContextManager[object]:
         """Take note of what the servers see of Postgres, for `all_saw_later`, while it is open."""
-        original = Sentinel._further
+        original = HistoryCheck._further
 
-        def further(sentinel: Sentinel, now: Position) -> None:
+        def further(history: HistoryCheck, now: Position) -> None:
             assert self.world.current is not None
             process = self.world.current.process
             self._seen[process] = max(self._seen.get(process, 0), now.wal_bytes)
-            original(sentinel, now)
+            original(history, now)
 
-        return mock.patch.object(Sentinel, "_further", further)
+        return mock.patch.object(HistoryCheck, "_further", further)
 
     def all_saw_later(self, snapshot: Snapshot) -> bool:
         """Return whether each server, as it runs now, saw what came after the snapshot.

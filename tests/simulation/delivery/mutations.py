@@ -16,14 +16,14 @@ from metadata.types import Epoch
 from openapi.subscriptions import DeliveryValue
 from outbox import delayed
 from publish_forwarder.scheduled import ScheduledMessages
-from scheduler.forwarding import Forwarding, _Course
+from scheduler.forwarding import Forwarding, _ForwardingPut
 from spark_exports.lake import commit as lake_commit
 from store_nodes.commands import DEDUP_ENTRY
 from store_nodes.machine.stages import Stages
 from store_nodes.queue_id import QueueId
 from subscribe_forwarder.api import pulls
 from subscribe_forwarder.delivery.flush import AckFlusher
-from subscribe_forwarder.delivery.key_gate import KeyGate
+from subscribe_forwarder.delivery.key_sequencer import KeySequencer
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.delivery.sending import to_send
 from subscribe_forwarder.delivery.state.held_leases import HeldLeases
@@ -131,16 +131,16 @@ def _other_acquire(text: str, by: str) -> AbstractContextManager[object]:
 
 
 def a_key_is_freed_by_an_ack_that_is_not_committed() -> AbstractContextManager[object]:
-    settling, settled = KeyGate._on_settling, KeyGate._on_settled
+    settling, settled = KeySequencer._on_settling, KeySequencer._on_settled
 
-    def on_settling(self: KeyGate, offsets: Sequence[int]) -> None:
+    def on_settling(self: KeySequencer, offsets: Sequence[int]) -> None:
         settling(self, offsets)
         settled(self, offsets)
 
-    def on_settled(self: KeyGate, offsets: Sequence[int]) -> None:
+    def on_settled(self: KeySequencer, offsets: Sequence[int]) -> None:
         settled(self, [offset for offset in offsets if offset in self._settling])
 
-    return mock.patch.multiple(KeyGate, _on_settling=on_settling, _on_settled=on_settled)
+    return mock.patch.multiple(KeySequencer, _on_settling=on_settling, _on_settled=on_settled)
 
 
 def a_growth_is_passed_by_acks_that_are_not_committed() -> AbstractContextManager[object]:
@@ -223,9 +223,9 @@ def a_stale_answer_says_that_a_message_of_a_sealed_queue_is_staged() -> Abstract
 
 
 def what_was_rescheduled_as_it_was_copied_is_copied_at_once() -> AbstractContextManager[object]:
-    original = _Course.known
+    original = _ForwardingPut.known
 
-    async def mutated(self: _Course, *arguments: Any) -> Any:
+    async def mutated(self: _ForwardingPut, *arguments: Any) -> Any:
         asked = self._forwarding
 
         class Unasked:
@@ -242,7 +242,7 @@ def what_was_rescheduled_as_it_was_copied_is_copied_at_once() -> AbstractContext
         finally:
             self._forwarding = asked
 
-    return mock.patch.object(_Course, "known", mutated)
+    return mock.patch.object(_ForwardingPut, "known", mutated)
 
 
 def a_commit_of_an_export_is_not_held_against_the_table() -> AbstractContextManager[object]:

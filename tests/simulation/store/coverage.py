@@ -74,9 +74,9 @@ UNREACHED = {
     "store_nodes/backup/": "a backup reads by the client's calls, and a restore is a program of its"
     " own: tests/unit/backup and tests/chaos/test_backup.py",
     "store_nodes/disk_room.py": "disks have room here: tests/unit/gateway/test_store_disks.py",
-    "store_nodes/admin/census.py": "counts queues for operators: tests/unit/store_admin",
+    "store_nodes/admin/inventory.py": "counts queues for operators: tests/unit/store_admin",
     "store_nodes/admin/leaders.py": "leaders are moved by the core simulation (reconfigurer.py)",
-    "store_nodes/admin/wellness.py": "says in words what a status says: tests/unit/store_admin",
+    "store_nodes/admin/health.py": "says in words what a status says: tests/unit/store_admin",
     "store_nodes/client/guard.py": "is of publishing: tests/unit/store_client/test_guard.py",
     "store_nodes/node/metrics.py": "metrics are off: tests/integration/store_nodes/test_metrics.py",
     "store_nodes/wal/errors.py": "few seeds read damage, and few are looked at",

@@ -37,7 +37,7 @@ def batch(*texts: str, accepted_us: int = 0) -> Batch:
     return Batch([Message(text.encode()) for text in texts], names, accepted_us)
 
 
-class Course:
+class PutCaller:
     """Texts `key:anything`, and where they came to."""
 
     def __init__(self) -> None:
@@ -220,7 +220,7 @@ async def test_what_waits_behind_a_silent_append_is_told_at_its_deadline() -> No
 
 
 async def test_before_the_open_queue_sealed_ones_are_asked() -> None:
-    store, course = FakeStore(), Course()
+    store, course = FakeStore(), PutCaller()
     old, gone = Target(1, QueueId(UID, 0, generation=1)), Target(2, QueueId(UID, 1))
     writer = Writer(store)
     await writer.append(old, batch("k:a"))
@@ -231,7 +231,7 @@ async def test_before_the_open_queue_sealed_ones_are_asked() -> None:
 
 
 async def test_a_sealed_queue_leads_on_each_message_by_its_key_and_in_order() -> None:
-    store, course = FakeStore(), Course()
+    store, course = FakeStore(), PutCaller()
     writer = Writer(store)
     of = [QueueId(UID, number, generation=1) for number in range(3)]
     store.appender(*HERE).successors = tuple((q.partition, q.pack()) for q in of)
@@ -253,10 +253,10 @@ async def test_a_queue_that_is_sealed_for_good_and_one_that_leads_back_to_itself
     writer, queue = Writer(store), store.appender(*HERE)
     queue.successors = ((HERE.group, HERE.queue.pack()),)
     with pytest.raises(Unavailable, match="no end"):
-        await writer.put((HERE,), ["k:a"], Course())
+        await writer.put((HERE,), ["k:a"], PutCaller())
     queue.refusal = QueueSealed(0)
     with pytest.raises(QueueSealed):
-        await writer.put((HERE,), ["k:a"], Course())
+        await writer.put((HERE,), ["k:a"], PutCaller())
 
 
 async def test_senders_are_kept_while_anything_is_under_way(

@@ -12,7 +12,7 @@ from joserfc.jwk import Key
 from auth.signing_keys import KeyPolicy, SigningKeys
 from edge.sealing import Sealer
 from metadata.errors import MetadataUnavailable
-from metadata.tenancy.signing_keys import KeyRing, KeyTurn, SigningKey, SigningKeyRepository
+from metadata.tenancy.signing_keys import KeyRing, KeyRotation, SigningKey, SigningKeyRepository
 
 SEALER = Sealer.from_text("a:" + "5a" * 32)
 
@@ -47,7 +47,7 @@ class MemoryRing:
         live = [key for key in self.keys.values() if key.verifies_until > now]
         return KeyRing(now, tuple(sorted(live, key=lambda key: key.signs_from)))
 
-    async def turn(self, plan: Callable[[KeyRing], KeyTurn]) -> KeyRing:
+    async def turn(self, plan: Callable[[KeyRing], KeyRotation]) -> KeyRing:
         turn = plan(await self.ring())
         for kid in turn.ended:
             self.keys.pop(kid, None)

@@ -20,7 +20,7 @@ from joserfc.jws import JWSRegistry
 from auth.errors import TenantSuspended, TokenRefused, VerifierUnavailable
 from auth.issuer_keys import IssuerKeys, IssuerUnreachable, read_key
 from auth.oidc import IssuerVerifier
-from auth.policies import PolicyBook
+from auth.policies import PolicyCache
 from metadata.tenancy.issuers import Issuer
 from metadata.types import ChangeKind
 from openapi.access import Trust
@@ -77,7 +77,7 @@ class World:
         self.tenants = Tenants()
         self.directory = directory_of(self.tenants)
         self.issuer_keys = IssuerKeys(self.fetch, clock=lambda: self.now_s)
-        self.policies = PolicyBook(Policies(policy("viewer", ["issuer:corp#anna"], ["*"])))
+        self.policies = PolicyCache(Policies(policy("viewer", ["issuer:corp#anna"], ["*"])))
         self.verifier = IssuerVerifier(
             self, self.issuer_keys, self.directory, self.policies, clock=lambda: self.now_s
         )

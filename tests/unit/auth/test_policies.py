@@ -10,7 +10,7 @@ from auth.permissions import GRANTABLE, KINDS, OF_OPERATORS, Permission
 from auth.policies import (
     ROLES,
     BadGrant,
-    PolicyBook,
+    PolicyCache,
     check_member,
     is_member,
     parse_resource,
@@ -58,7 +58,7 @@ def test_members(member: str, subject: str, is_one: bool) -> None:
 
 async def principal_of(*policies: Policy) -> Principal:
     """Return the client `a` of a tenant with these policies."""
-    grants = await PolicyBook(Policies(*policies)).of(ACME, "client:a")
+    grants = await PolicyCache(Policies(*policies)).of(ACME, "client:a")
     return Principal(ACME, "client:a", grants)
 
 
@@ -169,7 +169,7 @@ def test_members_that_fit() -> None:
 
 async def test_a_tenants_policies_are_read_once_and_again_after_a_change() -> None:
     policies = Policies(policy("viewer", ["client:a"], ["*"]))
-    book = PolicyBook(policies)
+    book = PolicyCache(policies)
 
     async def reads(tenant_id: bytes, subject: str) -> bool:
         return Principal(tenant_id, subject, await book.of(tenant_id, subject)).may(P.READ)
@@ -207,7 +207,7 @@ def hostile_policies(count: int, members: int, resources: int = 1) -> Policies:
 
 async def test_many_policies_cost_a_new_token_no_long_callback() -> None:
     """This is proof 9 of the audit: 200 policies of 500 members, all matched for each new token."""
-    book = PolicyBook(hostile_policies(100, 400))
+    book = PolicyCache(hostile_policies(100, 400))
     async with measured() as callbacks:
         for subject in ("client:who", "client:" + "ab" * 60 + "c7-9"):
             assert (await book.of(ACME, subject)).holders
@@ -216,7 +216,7 @@ async def test_many_policies_cost_a_new_token_no_long_callback() -> None:
 
 async def test_a_caller_with_as_many_grants_as_there_may_be_costs_no_long_callback() -> None:
     """The first question about each of 300,000 grants took 55 to 63 ms."""
-    book = PolicyBook(hostile_policies(500, 1, resources=100))
+    book = PolicyCache(hostile_policies(500, 1, resources=100))
     async with measured() as callbacks:
         grants = (await book.of(ACME, "client:who")).within(GRANTABLE)
         principal = Principal(ACME, "client:who", grants)
@@ -230,7 +230,7 @@ async def test_a_caller_with_as_many_grants_as_there_may_be_costs_no_long_callba
 
 async def test_tokens_of_a_tenant_share_the_index_of_its_grants() -> None:
     """Each token had a set of its own: hundreds of tokens had gigabytes."""
-    book = PolicyBook(hostile_policies(2, 1, resources=100))
+    book = PolicyCache(hostile_policies(2, 1, resources=100))
     one, other = [await book.of(ACME, f"client:who{number}") for number in range(2)]
     assert one.granted is other.within(GRANTABLE).granted
 
@@ -246,5 +246,5 @@ async def test_the_index_finds_what_going_through_all_members_finds(
     members: list[list[str]], subject: str
 ) -> None:
     policies = [policy("viewer", each, ["*"], f"p{i}") for i, each in enumerate(members)]
-    found = await PolicyBook(Policies(*policies)).naming(ACME, subject)
+    found = await PolicyCache(Policies(*policies)).naming(ACME, subject)
     assert found == tuple(p for p in policies if any(is_member(m, subject) for m in p.members))

@@ -11,7 +11,7 @@ from auth.access_token_verifier import AccessTokenVerifier
 from auth.access_tokens import AccessTokens
 from auth.errors import TenantSuspended, TokenRefused
 from auth.permissions import GRANTABLE
-from auth.policies import PolicyBook
+from auth.policies import PolicyCache
 from auth.revocations import Revocations
 from auth.run_tokens import LASTS_S, MAX_SCHEMAS, Attempt, RunTokens
 from auth.verifier import CachingVerifier
@@ -54,7 +54,7 @@ class World:
         self.revocations = revocations
         self.tokens = RunTokens(access, cast(Any, self.revoked), self.catch_up)
         self.verifier = AccessTokenVerifier(
-            access, revocations, directory_of(self.tenants), PolicyBook(self.policies)
+            access, revocations, directory_of(self.tenants), PolicyCache(self.policies)
         )
         self.cache = CachingVerifier(self.verifier)
         return self

@@ -13,7 +13,7 @@ from auth.errors import VerifierUnavailable
 from auth.signing_keys import MARGIN_S, KeyPolicy, NoSigningKey, due, replacement, succession
 from edge.sealing import Sealer
 from metadata.errors import MetadataUnavailable
-from metadata.tenancy.signing_keys import NOBODY, KeyRing, KeyTurn, SigningKey
+from metadata.tenancy.signing_keys import NOBODY, KeyRing, KeyRotation, SigningKey
 from metadata.types import Change, ChangeKind
 from tests.unit.auth.keyring import Clock, MemoryRing, keys_of
 
@@ -27,7 +27,7 @@ def key(kid: str, clock: Clock) -> SigningKey:
     return SigningKey(kid, "RS256", {}, b"", now, now, now)
 
 
-def applied(ring: KeyRing, turn: KeyTurn) -> KeyRing:
+def applied(ring: KeyRing, turn: KeyRotation) -> KeyRing:
     keys = {key.kid: key for key in ring.keys if key.kid not in turn.ended}
     for changed in (turn.replaced, turn.added):
         if changed is not None:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from edge.bodies import decode
-from edge.large_bodies import HERE_BYTES, MAX_VALUES_HERE, SMALL_BYTES, dear, read_apart
+from edge.large_bodies import HERE_BYTES, MAX_VALUES_HERE, SMALL_BYTES, dear, read_in_worker
 from edge.problem import FieldError, Problem
 from edge.process_pool import ProcessPool
 from gateway.jobs.payload import Completion, Inputs, completions_of, failures_of, inputs_of
@@ -191,7 +191,7 @@ async def test_a_large_body_of_workers_of_jobs(
     body = json.dumps(given).encode()
     assert len(body) > SMALL_BYTES
     async with measured() as callbacks:
-        found = await read_apart(process_pool, ACME, kind, function, body)
+        found = await read_in_worker(process_pool, ACME, kind, function, body)
     assert callbacks.longest_ms < MAX_CALLBACK_MS, callbacks.longest
     assert found == function(body)
 

@@ -402,7 +402,7 @@ async def test_what_is_not_admitted_is_refused_and_let_go() -> None:
         await site.learn(publish())
         refusals = list(OVERLOADED)
         admission = Admits(refusals[0])
-        site.app.direct.gate = Gate(admission)  # type: ignore[assignment]
+        site.app.direct.admission = AskedAdmission(admission)  # type: ignore[assignment]
         site.server.heads._direct.clear()
         site.server.heads._known.clear()
         assert hashlib.sha256(TOKEN).digest() in site.verifier._good
@@ -432,9 +432,9 @@ class Admits:
         self.inside -= 1
 
 
-class Gate:
+class AskedAdmission:
     def __init__(self, admission: Admits) -> None:
-        self.admission = admission
+        self.process = admission
 
     def kind(self, *_: Any) -> str:
         return "kind"

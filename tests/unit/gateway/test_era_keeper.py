@@ -15,7 +15,7 @@ from gateway.recovery import keeper as module
 from gateway.recovery.keeper import FAST_BYTES, FAST_S, SLOW_S, EraKeeper, witness
 from gateway.recovery.rebuild import Report
 from metadata.database import Database
-from metadata.eras import Position, Sentinel
+from metadata.eras import HistoryCheck, Position
 from metadata.errors import MetadataUnavailable
 from metadata.settings import DatabaseSettings
 from store_nodes.errors import Conflict, OutcomeUnknown, Unavailable
@@ -51,17 +51,17 @@ class Counters:
         raise AssertionError(name)
 
 
-def keeper(store: Counters, seen: Position) -> tuple[EraKeeper, Sentinel]:
-    sentinel = Sentinel()
-    sentinel.confirm(seen)
-    return EraKeeper(DatabaseSettings(url="postgresql://nowhere"), store, sentinel), sentinel
+def keeper(store: Counters, seen: Position) -> tuple[EraKeeper, HistoryCheck]:
+    history = HistoryCheck()
+    history.confirm(seen)
+    return EraKeeper(DatabaseSettings(url="postgresql://nowhere"), store, history), history
 
 
 async def test_a_log_that_grows_fast_is_witnessed_each_second() -> None:
     store = Counters()
-    one, sentinel = keeper(store, at(10 * FAST_BYTES))
+    one, history = keeper(store, at(10 * FAST_BYTES))
     assert await one._turn() == FAST_S
-    sentinel.confirm(at(10 * FAST_BYTES + 100))
+    history.confirm(at(10 * FAST_BYTES + 100))
     assert await one._turn() == SLOW_S
     assert store.values == {witness(0): 10 * FAST_BYTES + 100}
 
@@ -92,7 +92,7 @@ async def test_who_moved_it_without_being_told_goes_on_moving_it() -> None:
     its time.
     """
     store = Counters()
-    one, sentinel = keeper(store, at(100))
+    one, history = keeper(store, at(100))
     move = store.compare_and_set
 
     async def lost(*args: Any) -> int:
@@ -103,7 +103,7 @@ async def test_who_moved_it_without_being_told_goes_on_moving_it() -> None:
     with pytest.raises(OutcomeUnknown):
         await one._turn()
     store.compare_and_set = move  # type: ignore[method-assign]
-    sentinel.confirm(at(200))
+    history.confirm(at(200))
     assert await one._turn() < SLOW_S
     assert await one._turn() == SLOW_S
     assert store.values == {witness(0): 200}
@@ -111,12 +111,12 @@ async def test_who_moved_it_without_being_told_goes_on_moving_it() -> None:
 
 async def test_a_witness_that_is_gone_means_that_another_era_began() -> None:
     store = Counters()
-    one, sentinel = keeper(store, at(100))
+    one, history = keeper(store, at(100))
     await one._turn()
     store.values.clear()
-    sentinel.confirm(at(200))
+    history.confirm(at(200))
     await one._turn()
-    assert sentinel.doubted.is_set()
+    assert history.doubted.is_set()
 
 
 async def test_leases_of_before_run_out_before_anybody_goes_on(
@@ -152,7 +152,7 @@ async def test_a_log_that_grows_past_where_it_was_before_it_is_judged_again_is_r
     """
     store = Counters()
     store.values[witness(0)] = 90
-    one, sentinel = keeper(store, at(100))
+    one, history = keeper(store, at(100))
     sizes = iter([80, 110, 120] if noticed_by == "connection" else [80, 110])
     repaired: list[str] = []
 
@@ -176,18 +176,18 @@ async def test_a_log_that_grows_past_where_it_was_before_it_is_judged_again_is_r
     monkeypatch.setattr(one, "_repair", repair)
     if noticed_by == "connection":
         with pytest.raises(MetadataUnavailable):
-            await sentinel.greet(object())
+            await history.check(object())
     await one._compare()
     assert len(repaired) == 1
-    assert sentinel.suspicion is None
-    assert sentinel.lacks(at(160, 1), None) is None
+    assert history.suspicion is None
+    assert history.lacks(at(160, 1), None) is None
 
 
 async def test_a_store_that_is_away_is_not_asked_without_pause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     store = Counters()
-    one, sentinel = keeper(store, at(100))
+    one, history = keeper(store, at(100))
     turns = 0
 
     async def fail() -> float:
@@ -196,7 +196,7 @@ async def test_a_store_that_is_away_is_not_asked_without_pause(
         raise Unavailable("no leader")
 
     monkeypatch.setattr(one, "_turn", fail)
-    sentinel.doubted.set()
+    history.doubted.set()
     task = asyncio.create_task(one.run())
     await asyncio.sleep(0.3)
     task.cancel()
@@ -204,8 +204,8 @@ async def test_a_store_that_is_away_is_not_asked_without_pause(
 
 
 async def test_readiness_says_how_far_a_repair_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    one, sentinel = keeper(Counters(), at(0))
-    sentinel.suspicion = "it may have gone back in time"
+    one, history = keeper(Counters(), at(0))
+    history.suspicion = "it may have gone back in time"
     said: list[str | None] = []
 
     class Repair:

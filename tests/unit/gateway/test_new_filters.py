@@ -102,7 +102,9 @@ class Exports(World):
 
 def routes(*, there: bool = True) -> Iterator[Route]:
     world, exports, other = cast(Any, World(there=there)), cast(Any, Exports()), AsyncMock()
-    reading = cast(Any, SimpleNamespace(catalog=Readable(), history=other, late_s=0.0, apart=None))
+    reading = cast(
+        Any, SimpleNamespace(catalog=Readable(), history=other, late_s=0.0, evaluator=None)
+    )
     yield from ReplayRoutes(reading).routes()
     yield from PreviewRoutes(reading).routes()
     yield from DeadLetters(world, other, other).routes()

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from auth.permissions import GRANTABLE, Permission
-from auth.policies import ROLES, PolicyBook
+from auth.policies import ROLES, PolicyCache
 from auth.principal import FromPolicies, Grant, Principal
 from gateway.middleware.auth import PRINCIPAL
 from gateway.whoami import WhoAmI
@@ -34,7 +34,7 @@ class Client:
 
 
 async def asked(
-    grants: FromPolicies | frozenset[Grant], book: PolicyBook, subject: str = "client:who"
+    grants: FromPolicies | frozenset[Grant], book: PolicyCache, subject: str = "client:who"
 ) -> Client:
     client = Client()
 
@@ -47,7 +47,7 @@ async def asked(
 
 
 async def test_roles_and_grants_of_a_member_of_policies() -> None:
-    book = PolicyBook(
+    book = PolicyCache(
         Policies(
             policy("publisher", ["client:*"], ["topics/b", "topics/a*"], "one"),
             policy("viewer", ["client:who"], ["topics/b", "*", "streams/x"], "two"),
@@ -75,7 +75,7 @@ async def test_roles_and_grants_of_a_member_of_policies() -> None:
 
 async def test_the_scopes_of_a_key() -> None:
     grants = frozenset({Grant(Permission.READ, "*", "*"), Grant(Permission.LOCK, "lock", "a")})
-    client = await asked(grants, PolicyBook(Policies()), "key:ci")
+    client = await asked(grants, PolicyCache(Policies()), "key:ci")
     answer = msgspec.json.decode(client.body)
     assert (answer["roles"], answer["grants"]) == ([], ["lock:locks/a", "read:*"])
 
@@ -83,7 +83,7 @@ async def test_the_scopes_of_a_key() -> None:
 async def test_as_many_grants_as_there_may_be_cost_no_long_callback() -> None:
     """The answer was made in one go, which took a second, and sent in one piece."""
     resources = [[f"topics/*{one}-{other}" for other in range(100)] for one in range(500)]
-    book = PolicyBook(
+    book = PolicyCache(
         Policies(
             *(policy("owner", ["client:who"], each, f"p{at}") for at, each in enumerate(resources))
         )

@@ -41,8 +41,8 @@ class Pool:
         self.working -= 1
 
 
-class Gate:
-    """A gate that lets all operations pass and remembers how they left it."""
+class Guard:
+    """A guard that lets all operations pass and remembers how they left it."""
 
     def __init__(self) -> None:
         self.said: list[bool | None] = []
@@ -57,8 +57,8 @@ class Gate:
         self.said.append(None)
 
 
-def database(pool: Pool, gate: Gate | None = None, **settings: Any) -> Database:
-    made = Database(DatabaseSettings("postgresql://nowhere", **settings), gate=gate)
+def database(pool: Pool, guard: Guard | None = None, **settings: Any) -> Database:
+    made = Database(DatabaseSettings("postgresql://nowhere", **settings), guard=guard)
     made._pool = pool
     return made
 
@@ -121,16 +121,16 @@ async def test_the_platform_uses_the_whole_pool() -> None:
 async def test_an_operation_that_got_no_turn_says_nothing_of_postgres() -> None:
     """The circuit breaker once refused all tenants: operations of one tenant had waited for others
     of the same tenant until their deadlines."""
-    pool, gate = Pool(), Gate()
-    one = database(pool, gate, connect_timeout_s=0.01)
+    pool, guard = Pool(), Guard()
+    one = database(pool, guard, connect_timeout_s=0.01)
     async with crowded(one, pool, ONE):
         with pytest.raises(MetadataUnavailable, match="the tenant's other operations"):
             await one.statement(quick, writes=False, tenant_id=ONE)
         with pytest.raises(MetadataUnavailable):
             await one.statement(quick, writes=False, tenant_id=ONE, deadline_s=0.005)
-        assert set(gate.said) == {None}
+        assert set(guard.said) == {None}
         assert await one.statement(quick, writes=False, tenant_id=OTHER) == "done"
-        assert gate.said[-1] is True
+        assert guard.said[-1] is True
 
 
 async def test_operations_that_wait_are_bounded_for_each_tenant_and_for_the_platform() -> None:
@@ -145,7 +145,7 @@ async def test_operations_that_wait_are_bounded_for_each_tenant_and_for_the_plat
 
 
 async def test_a_refused_gate_leaves_nothing_counted() -> None:
-    class Closed(Gate):
+    class Closed(Guard):
         def enter(self, *, always: bool) -> int:
             raise MetadataUnavailable("not answered")
 

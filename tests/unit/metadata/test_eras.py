@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from metadata.eras import Position, Sentinel, behind_store, went_back
+from metadata.eras import HistoryCheck, Position, behind_store, went_back
 from metadata.errors import MetadataUnavailable
 
 
@@ -51,48 +51,48 @@ def test_the_store_knows_more(now: Position, store_era: int, witness: int, behin
     assert (behind_store(now, store_era, witness) is not None) == behind
 
 
-async def greeted(sentinel: Sentinel, position: Position) -> bool:
+async def greeted(history: HistoryCheck, position: Position) -> bool:
     class Connection:
         async def fetchrow(self, _: str) -> Position:
             return position
 
     try:
-        await sentinel.greet(Connection())
+        await history.check(Connection())
     except MetadataUnavailable:
         return False
     return True
 
 
 async def test_no_connection_is_used_before_the_store_was_asked() -> None:
-    sentinel = Sentinel()
-    assert not await greeted(sentinel, at(5))
-    sentinel.confirm(at(5))
-    assert await greeted(sentinel, at(5))
+    history = HistoryCheck()
+    assert not await greeted(history, at(5))
+    history.confirm(at(5))
+    assert await greeted(history, at(5))
 
 
 async def test_a_connection_to_the_past_is_refused_until_it_is_repaired() -> None:
-    sentinel = Sentinel()
-    sentinel.confirm(at(5))
-    assert not await greeted(sentinel, at(4))
-    assert sentinel.doubted.is_set()
-    assert not await greeted(sentinel, at(90)), "growing past it makes it no better"
-    sentinel.confirm(at(7, 1))
-    assert await greeted(sentinel, at(8, 1))
+    history = HistoryCheck()
+    history.confirm(at(5))
+    assert not await greeted(history, at(4))
+    assert history.doubted.is_set()
+    assert not await greeted(history, at(90)), "growing past it makes it no better"
+    history.confirm(at(7, 1))
+    assert await greeted(history, at(8, 1))
 
 
 async def test_an_era_that_another_process_began_is_used_and_compared() -> None:
-    sentinel = Sentinel()
-    sentinel.confirm(at(50))
-    assert await greeted(sentinel, at(7, 1))
-    assert sentinel.doubted.is_set()
-    assert not await greeted(sentinel, at(60)), "and the one before it no more"
+    history = HistoryCheck()
+    history.confirm(at(50))
+    assert await greeted(history, at(7, 1))
+    assert history.doubted.is_set()
+    assert not await greeted(history, at(60)), "and the one before it no more"
 
 
 async def test_answers_that_come_late_are_not_taken_for_the_past() -> None:
-    sentinel = Sentinel()
-    sentinel.confirm(at(5))
-    before = sentinel.seen
-    sentinel.saw(at(9), before)
-    sentinel.saw(at(7), before)  # asked at the same time, answered first, heard last
-    assert sentinel.suspicion is None
-    assert sentinel.seen == at(9)
+    history = HistoryCheck()
+    history.confirm(at(5))
+    before = history.seen
+    history.saw(at(9), before)
+    history.saw(at(7), before)  # asked at the same time, answered first, heard last
+    assert history.suspicion is None
+    assert history.seen == at(9)

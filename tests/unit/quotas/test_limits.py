@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from gateway.quotas.limits import LimitBook, TenantLimit
+from gateway.quotas.limits import LimitCache, TenantLimit
 from metadata.tenancy.quotas import TenantQuota
 from metadata.types import Change, ChangeKind
 
@@ -34,7 +34,7 @@ async def _turns() -> None:
 async def test_a_tenant_that_an_earlier_release_makes_is_exempt_at_once() -> None:
     """A process of an earlier release may make tenants while this one runs."""
     source, limits = Source(), TenantLimit("stored_bytes", {})
-    book = LimitBook(source, limits.follow)
+    book = LimitCache(source, limits.follow)
     running = asyncio.create_task(book.run())
     try:
         await _turns()

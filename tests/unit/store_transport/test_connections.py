@@ -410,7 +410,7 @@ async def test_a_removed_node_is_told_so_and_a_new_one_is_dialed(nodes):
 
 
 async def test_a_removed_node_that_nobody_dials_any_more_asks_and_is_told(nodes, monkeypatch):
-    monkeypatch.setattr("store_nodes.transport.peers.KNOCK_EVERY_S", 0.05)
+    monkeypatch.setattr("store_nodes.transport.peers.DIAL_LOWER_EVERY_S", 0.05)
     addresses = {number: ("127.0.0.1", node.port) for number, node in nodes.items()}
     await nodes[3].network.close()
     for number in (1, 2):

@@ -12,7 +12,7 @@ from edge.problem import Problem
 from metadata.types import Partition, SealedPartition
 from store_nodes.queue_id import QueueId
 from subscribe_forwarder.api.replay import ReplayRoutes
-from subscribe_forwarder.delivery.selection.apart import Apart
+from subscribe_forwarder.delivery.selection.worker_evaluator import WorkerEvaluator
 from tests.unit.subscribe_forwarder.subscribe_support import (
     LOG_TIME_US,
     TENANT,
@@ -33,7 +33,7 @@ class Site:
         self.store.queues[QueueId(TOPIC_UID, 0)] = FakeQueue()
         self.catalog = FakeMetadata(topic())
         self.late_s: Callable[[], float] = lambda: 0.0
-        self.apart: Apart | None = None
+        self.evaluator: WorkerEvaluator | None = None
         self.routes = ReplayRoutes(self)
         self.parts: list[bytes] = []
         self.on_part: Callable[[], None] = lambda: None

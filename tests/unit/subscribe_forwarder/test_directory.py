@@ -14,7 +14,7 @@ from subscribe_forwarder.fleet.announcement import (
     announcements,
     decode,
 )
-from subscribe_forwarder.fleet.directory import OwnedElsewhere, OwnerDirectory, Whereabouts
+from subscribe_forwarder.fleet.directory import OwnedElsewhere, OwnerDirectory, UnitLocations
 from tests.unit.subscribe_forwarder.subscribe_support import (
     SUBSCRIPTION_UID,
     TENANT,
@@ -41,7 +41,7 @@ def owned(n: int, partition: int = 0, *split_off: bytes, part_of: bytes = bytes(
     return Owned(unit(partition, part_of), Epoch(0, n), frozenset(split_off))
 
 
-def where(known: OwnerDirectory, count: int = 1) -> Whereabouts:
+def where(known: OwnerDirectory, count: int = 1) -> UnitLocations:
     return known.find(READER, range(count))
 
 

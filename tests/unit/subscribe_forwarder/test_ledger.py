@@ -12,7 +12,7 @@ from metadata.errors import StatementRefused
 from metadata.types import CursorKey, CursorUpdate
 from subscribe_forwarder.delivery.state import flushes
 from subscribe_forwarder.delivery.state.cursor import Settled
-from subscribe_forwarder.delivery.state.inherited import HandedLease
+from subscribe_forwarder.delivery.state.inherited import InheritedLease
 from subscribe_forwarder.delivery.state.ledger import Ledger, Now, Policy
 from tests.unit.subscribe_forwarder.subscribe_support import (
     SUBSCRIPTION_UID,
@@ -288,7 +288,7 @@ def test_what_was_given_up_is_under_no_lease_of_before() -> None:
     ledger = leased(2, Policy(max_attempts=1))
     ledger.reject(0, NOW, "bad")
     row = stored(state(), ledger.update())
-    handed = [HandedLease(NOW.ms + 1_000, 3, offset) for offset in (0, 1)]
+    handed = [InheritedLease(NOW.ms + 1_000, 3, offset) for offset in (0, 1)]
     after = Ledger(row, EPOCH, Policy(max_attempts=1), handed=handed)
     after.expire(NOW)
     assert after.leases.grant_of(0) is None

@@ -17,7 +17,7 @@ from metadata.delivery.deliveries import DeadLetter, Reason
 from metadata.types import CursorUpdate, Epoch
 from subscribe_forwarder.delivery.state import holes
 from subscribe_forwarder.delivery.state.cursor import Settled
-from subscribe_forwarder.delivery.state.inherited import HandedLease
+from subscribe_forwarder.delivery.state.inherited import InheritedLease
 from subscribe_forwarder.delivery.state.ledger import Ledger, Now, Policy
 from tests.unit.subscribe_forwarder.subscribe_support import stored, unbalanced_by
 from tests.unit.subscribe_forwarder.test_cursor import EPOCH, state
@@ -63,7 +63,7 @@ class LedgerMachine(RuleBasedStateMachine):
         holes.MANY_RANGES, holes.ENOUGH_RANGES = 256, 192
 
     def _load(
-        self, handed: Sequence[HandedLease] = (), acked: Sequence[int] | None = None
+        self, handed: Sequence[InheritedLease] = (), acked: Sequence[int] | None = None
     ) -> Ledger:
         """`acked`: a flush carries their acks before anybody asks for messages."""
         ledger = Ledger(self.row, self.epoch, self.policy, random=lambda: 1.0, handed=handed)
@@ -320,11 +320,11 @@ class LedgerMachine(RuleBasedStateMachine):
     def handed_nonsense(self, stale: list[tuple[int, int]]) -> None:
         """Leases of long ago: of what is settled, or was never read, none is one."""
         gone = {o for o in range(SIZE) if o >= self.row.read_to or o in self.durable_settled}
-        handed = [HandedLease(self.now.ms + lasts, 1, o) for o, lasts in stale if o in gone]
+        handed = [InheritedLease(self.now.ms + lasts, 1, o) for o, lasts in stale if o in gone]
         self._taken_over(handed)
 
     def _taken_over(
-        self, handed: Sequence[HandedLease], acked: Sequence[int] | None = None
+        self, handed: Sequence[InheritedLease], acked: Sequence[int] | None = None
     ) -> None:
         self.update = None
         self.epoch = Epoch(0, self.epoch.n + 1)

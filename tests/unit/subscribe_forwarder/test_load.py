@@ -61,7 +61,7 @@ class Reporting:
     def hand_out(self, reader: Any, count: int) -> None:
         batch: Any = SimpleNamespace(mean_bytes=100.0)
         part: Any = SimpleNamespace(reader=reader, places=[(batch, 0)] * count)
-        self.activity.handed_out([part])
+        self.activity.delivered([part])
 
     def report(self, *, cpu: float = 0.0, took_s: float = 1.0) -> Load:
         self.now_s += took_s

@@ -55,7 +55,7 @@ async def test_a_front_without_its_lease_passes_nothing_on() -> None:
 
 
 async def test_a_front_that_stops_ends_the_parts_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "HURRY_S", 60.0)
+    monkeypatch.setattr(streams, "STOP_WAITING_S", 60.0)
     async with linked(0, 1) as fleet, stream(fleet.members[0]) as opened:
         fleet.store.publish(b"a", partition=1)
         await opened.until(1)
@@ -80,7 +80,7 @@ async def test_a_caller_that_may_not_go_on_gets_the_reason_and_nothing_more() ->
 async def test_a_stream_that_another_goes_on_with_is_in_no_hurry(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(stream_lines, "HURRY_S", 0.02)
+    monkeypatch.setattr(stream_lines, "STOP_WAITING_S", 0.02)
     async with linked(0, 1) as fleet:
         await fleet.spread(0, 0)
         async with stream(fleet.members[0]) as opened:

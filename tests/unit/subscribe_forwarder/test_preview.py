@@ -20,8 +20,8 @@ from positions.places import Bounds
 from store_nodes.queue_id import QueueId
 from subscribe_forwarder.api.preview import MAX_PREVIEWS, PreviewRoutes, share_out
 from subscribe_forwarder.delivery.reading.render import PartitionRenderer
-from subscribe_forwarder.delivery.selection.apart import Apart
 from subscribe_forwarder.delivery.selection.preview import Preview
+from subscribe_forwarder.delivery.selection.worker_evaluator import WorkerEvaluator
 from subscribe_forwarder.delivery.state.lanes import Lane
 from tests.unit.subscribe_forwarder.replay_support import Site
 from tests.unit.subscribe_forwarder.subscribe_support import TENANT, FakeQueue, topic
@@ -120,7 +120,7 @@ async def test_no_expression_of_a_preview_is_evaluated_in_this_process(
     for number in range(20):
         site.store.publish(message({"n": number}))
     site.store.publish(message("text"))
-    site.apart = Apart(process_pool)
+    site.evaluator = WorkerEvaluator(process_pool)
 
     def here(expression: Expression, variables: Mapping[str, object]) -> bool:
         raise AssertionError(f"{expression.text!r} is evaluated here")
@@ -147,7 +147,7 @@ async def test_no_expression_of_a_preview_is_evaluated_in_this_process(
     try:
         await PreviewRoutes(site).of_topic(scope, receive, send)
     finally:
-        site.apart.close()
+        site.evaluator.close()
         await process_pool.close()
     found = msgspec.json.decode(b"".join(answer), type=FilterPreview)
     assert (found.examined, found.matched, found.errors) == (21, 12, 1)

@@ -22,7 +22,7 @@ from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
 from subscribe_forwarder.api.replay import ARROW, NDJSON, ReplayRoutes
 from subscribe_forwarder.delivery.reading import replay
-from subscribe_forwarder.delivery.selection.apart import Apart
+from subscribe_forwarder.delivery.selection.worker_evaluator import WorkerEvaluator
 from tests.loop_cpu import MAX_CALLBACK_MS, measured
 from tests.unit.subscribe_forwarder.replay_support import Site
 from tests.unit.subscribe_forwarder.subscribe_support import (
@@ -358,12 +358,12 @@ async def test_a_filter_over_a_huge_message_is_no_long_callback(site: Site) -> N
     body = f"[{','.join(['1'] * 300_000)}]".encode()
     site.store.publish(Message(body, "application/json"), Message(b"[2]", "application/json"))
     process_pool = ProcessPool()
-    site.apart = Apart(process_pool)
+    site.evaluator = WorkerEvaluator(process_pool)
     try:
         async with measured() as callbacks:
             answer = await site.ask("filter=data.all(x,x%20==%201%20%26%26%20x%20!=%202)")
         assert len(answer.json()["messages"]) == 1
         assert callbacks.longest_ms < MAX_CALLBACK_MS, callbacks.longest
     finally:
-        site.apart.close()
+        site.evaluator.close()
         await process_pool.close()

@@ -18,10 +18,10 @@ from subscribe_forwarder.delivery.reading.batch import Batch
 from subscribe_forwarder.delivery.reading.judgement import Judgement, Run, Turn
 from subscribe_forwarder.delivery.selection import Selection, read_ahead
 from subscribe_forwarder.delivery.selection import of as selection_of
-from subscribe_forwarder.delivery.selection.apart import Apart
 from subscribe_forwarder.delivery.selection.pieces import PIECE_BYTES, Pieces
 from subscribe_forwarder.delivery.selection.rule import Rule
 from subscribe_forwarder.delivery.selection.variables import Bodies
+from subscribe_forwarder.delivery.selection.worker_evaluator import WorkerEvaluator
 from subscribe_forwarder.delivery.state.cursor import Settled
 from tests.loop_cpu import MAX_CALLBACK_MS, cpu_ms, measured
 from tests.unit.subscribe_forwarder.subscribe_support import subscription as subscription_of_tests
@@ -91,9 +91,9 @@ def huge(item: str = "1", count: int = 400_000, kind: str = "a") -> Message:
 
 
 @pytest.fixture
-async def apart() -> AsyncIterator[Apart]:
+async def evaluator() -> AsyncIterator[WorkerEvaluator]:
     process_pool = ProcessPool()
-    made = Apart(process_pool)
+    made = WorkerEvaluator(process_pool)
     yield made
     made.close()
     await process_pool.close()
@@ -108,11 +108,15 @@ async def judged(selection: Selection, batch: Batch) -> list[Run]:
     return judgement.runs
 
 
-async def test_a_message_that_is_dear_alone_is_judged_in_another_process(apart: Apart) -> None:
+async def test_a_message_that_is_dear_alone_is_judged_in_another_process(
+    evaluator: WorkerEvaluator,
+) -> None:
     small = Message(b"[1]", content_type=JSON, attributes={"kind": "a"})
     text = 'attributes.kind == "a" && data.all(x, x == 1 && x != 2)'
     batch = batch_of([small, huge(), small, huge("2"), huge(kind="b")])
-    selection = Selection(text, ['data.exists(x, x == "1")'], tenant_id=b"t" * 16, apart=apart)
+    selection = Selection(
+        text, ['data.exists(x, x == "1")'], tenant_id=b"t" * 16, evaluator=evaluator
+    )
     async with measured() as callbacks:
         runs = await judged(selection, batch)
     assert [(run.low, run.high, run.how) for run in runs] == [
@@ -123,10 +127,10 @@ async def test_a_message_that_is_dear_alone_is_judged_in_another_process(apart: 
 
 
 async def test_an_evaluation_that_takes_too_long_is_true_for_nothing(
-    apart: Apart, monkeypatch: pytest.MonkeyPatch
+    evaluator: WorkerEvaluator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process_pool_module, "LIMIT_S", 0.05)
-    selection = Selection("data.all(x, x == 1)", (), tenant_id=b"t" * 16, apart=apart)
+    selection = Selection("data.all(x, x == 1)", (), tenant_id=b"t" * 16, evaluator=evaluator)
     runs = await judged(selection, batch_of([huge()]))
     assert [run.how for run in runs] == [Settled.FILTERED]
     assert (selection.errors, selection.first_error) == (1, "it takes too long to evaluate")

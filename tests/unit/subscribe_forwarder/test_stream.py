@@ -186,7 +186,7 @@ async def test_a_caller_that_may_not_go_on_gets_the_reason_and_nothing_more() ->
 async def test_a_caller_that_may_not_go_on_and_does_not_read_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(stream_lines, "HURRY_S", 0.02)
+    monkeypatch.setattr(stream_lines, "STOP_WAITING_S", 0.02)
     async with world() as w, stream(w) as s:
         s.readable.clear()
         w.store.publish(b"a")
@@ -249,7 +249,7 @@ async def test_draining_ends_it() -> None:
 async def test_draining_does_not_wait_for_who_does_not_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(stream_lines, "HURRY_S", 0.02)
+    monkeypatch.setattr(stream_lines, "STOP_WAITING_S", 0.02)
     async with world() as w, stream(w) as s:
         s.readable.clear()
         w.store.publish(b"a")

@@ -10,7 +10,7 @@ import pytest
 from metadata.subscriptions.flows import Flow
 from metadata.types import Change, ChangeKind
 from subscribe_forwarder.delivery.state.rate import RateLimits
-from subscribe_forwarder.delivery.throttling.flows import FlowBook
+from subscribe_forwarder.delivery.throttling.flows import FlowReports
 from subscribe_forwarder.delivery.throttling.machine import MachineThrottle
 from tests.unit.subscribe_forwarder.fleet_support import eventually
 
@@ -105,13 +105,13 @@ class Rows:
         return self.rows
 
 
-def rate(book: FlowBook) -> float | None:
+def rate(book: FlowReports) -> float | None:
     said = book.of(UID)
     return None if said is None else said.messages_per_second
 
 
 def test_of_two_the_later_holds_in_whatever_order_they_come(clock: Clock) -> None:
-    book = FlowBook(Rows(), clock=clock)
+    book = FlowReports(Rows(), clock=clock)
     changed: list[bytes] = []
     book.add_listener(changed.append)
     book.tell(flow(2, 7.0))
@@ -120,7 +120,7 @@ def test_of_two_the_later_holds_in_whatever_order_they_come(clock: Clock) -> Non
 
 
 def test_it_is_over_when_its_time_is(clock: Clock) -> None:
-    book = FlowBook(Rows(), clock=clock)
+    book = FlowReports(Rows(), clock=clock)
     book.tell(flow(1, left_s=10))
     clock.now_s += 9.9
     assert rate(book) == 5.0
@@ -133,7 +133,7 @@ def test_it_is_over_when_its_time_is(clock: Clock) -> None:
 
 async def test_what_was_said_before_the_start_holds_and_a_reset_reads_all_again() -> None:
     rows = Rows(flow(1))
-    book = FlowBook(rows)
+    book = FlowReports(rows)
     book.start()
     await eventually(lambda: rate(book) == 5.0, 10)
     rows.rows = [flow(2, 9.0)]

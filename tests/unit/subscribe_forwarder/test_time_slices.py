@@ -13,8 +13,8 @@ from subscribe_forwarder.delivery.reading.time_slices import (
     MOST_RESTS,
     OWN,
     SHARED,
-    Courtesy,
     TimeSlices,
+    TurnPause,
 )
 from tests.unit.subscribe_forwarder.replay_support import Site
 
@@ -25,7 +25,7 @@ def standing(others: float, late_s: float = 0.0) -> float:
     """Return the rest after many turns in seconds, while others take the part `others` of
     the loop.
     """
-    courtesy = Courtesy()
+    courtesy = TurnPause()
     others_s = TURN_S * others / (1.0 - others)
     return [courtesy.rest_s(TURN_S, others_s, late_s) for _ in range(100)][-1]
 
@@ -51,12 +51,12 @@ def test_a_loop_that_is_late_leaves_them_a_twentieth() -> None:
 
 
 def test_one_turn_in_which_others_had_much_to_do_is_no_reason() -> None:
-    courtesy = Courtesy()
+    courtesy = TurnPause()
     assert courtesy.rest_s(TURN_S, TURN_S, 0.0) == 0.0
 
 
 def test_a_rest_has_an_end() -> None:
-    assert Courtesy().rest_s(10.0, 0.0, 10.0) == pytest.approx(0.1)
+    assert TurnPause().rest_s(10.0, 0.0, 10.0) == pytest.approx(0.1)
 
 
 class Times:

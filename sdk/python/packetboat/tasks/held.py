@@ -19,7 +19,7 @@ _log = logging.getLogger("packetboat.tasks")
 class HeldTask:
     """One lease. Times are of the loop's clock."""
 
-    __slots__ = ("ended", "extended_s", "lost", "on_gone", "over", "settling", "task")
+    __slots__ = ("ended", "extended_s", "lost", "on_gone", "over", "reporting", "task")
 
     def __init__(
         self, task: ClaimedTask, now_s: float, on_gone: Callable[[HeldTask], None]
@@ -29,7 +29,7 @@ class HeldTask:
         """The time at which its lease was last known to begin anew."""
         self.on_gone: Callable[[HeldTask], None] = on_gone
         """Called once it is settled, or belongs to another worker."""
-        self.settling: bool = False
+        self.reporting: bool = False
         self.lost: bool = False
         """The server has no such lease any more: there is nothing to settle."""
         self.ended: threading.Event = threading.Event()
@@ -101,9 +101,9 @@ class TaskLeases:
         for index, held in enumerate(due):
             if index not in lost:
                 held.extended_s = asked_s
-            elif not held.settling:
+            elif not held.reporting:
                 _log.info("task %d of %s: its lease is lost", held.task.index, held.task.job)
                 held.lose()
         for lease_id in settled.cancelled:
-            if (cancelled := self._held.find(lease_id)) is not None and not cancelled.settling:
+            if (cancelled := self._held.find(lease_id)) is not None and not cancelled.reporting:
                 cancelled.lose()

@@ -12,7 +12,7 @@ import msgspec
 from packetboat.aio.resources.jobs import AsyncJobs
 from packetboat.errors import PacketboatError
 from packetboat.models.jobs import JobSpec, Phase
-from packetboat.tasks.outcomes import Failed, Nested, Settlement, Waits, bounded
+from packetboat.tasks.outcomes import Failed, Nested, Report, Waits, bounded
 from packetboat.tasks.values import encode
 from packetboat.worker.outage import is_passing
 
@@ -55,7 +55,7 @@ def names_nested_job(annotation: Any) -> bool:
     )
 
 
-async def start_nested(jobs: AsyncJobs, nested: Nested) -> Settlement:
+async def start_nested(jobs: AsyncJobs, nested: Nested) -> Report:
     """Goes on with one that an earlier attempt began. One that had ended without a result is what
     this attempt tries again."""
     try:

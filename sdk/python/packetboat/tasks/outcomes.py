@@ -61,7 +61,7 @@ class Dropped(msgspec.Struct, frozen=True, tag=True):
 
 
 Outcome = Done | Nested | Failed | Released | Dropped
-Settlement = Done | Waits | Failed | Released
+Report = Done | Waits | Failed | Released
 """The outcomes that a worker reports to the server."""
 
 

@@ -15,9 +15,9 @@ from packetboat.models.jobs import ClaimedTask
 from packetboat.tasks.definitions import Definition
 from packetboat.tasks.held import HeldTask, HeldTasks
 from packetboat.tasks.nested import start_nested
-from packetboat.tasks.outcomes import Dropped, Failed, Nested, Outcome, Released, Settlement
+from packetboat.tasks.outcomes import Dropped, Failed, Nested, Outcome, Released, Report
+from packetboat.tasks.reporting import ResultReporter
 from packetboat.tasks.running import Processes, Running
-from packetboat.tasks.settling import TaskSettler
 from packetboat.worker.outage import Backoff, is_passing
 from packetboat.worker.pace import Latency
 from packetboat.worker.running import Stopping
@@ -39,7 +39,7 @@ class Shared(NamedTuple):
     jobs: AsyncJobs
     definitions: Mapping[str, Definition]
     held: HeldTasks
-    settler: TaskSettler
+    reporter: ResultReporter
     stopping: Stopping
     worker: str
     lease_s: float
@@ -158,15 +158,15 @@ class PoolWorker:
         definition = shared.definitions[held.task.kind]
         running = Running(shared.jobs, self._name, definition, held, self._threads, self._processes)
         try:
-            settlement = await self._settlement(held, await running.outcome())
+            report = await self._report_of(held, await running.outcome())
         except asyncio.CancelledError:
-            shared.settler.put(held, Released())
+            shared.reporter.put(held, Released())
             raise
-        shared.settler.put(held, settlement)
+        shared.reporter.put(held, report)
         await running.left()
         self._latency.add(_now() - began_s)
 
-    async def _settlement(self, held: HeldTask, outcome: Outcome) -> Settlement:
+    async def _report_of(self, held: HeldTask, outcome: Outcome) -> Report:
         match outcome:
             case Nested():
                 return await start_nested(self._shared.jobs, outcome)
@@ -186,7 +186,7 @@ class PoolWorker:
         while not self._queue.empty():
             held = self._queue.get_nowait()
             if held is not None:
-                self._shared.settler.put(held, Released())
+                self._shared.reporter.put(held, Released())
         for _ in work:
             self._queue.put_nowait(None)
         at_once = asyncio.ensure_future(self._shared.stopping.wait_at_once())

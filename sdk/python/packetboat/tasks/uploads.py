@@ -82,7 +82,7 @@ class AsyncUpload:
                 await self._put(pages.add(value))
             await self._put(pages.rest())
             while self._in_flight:
-                await self._settle()
+                await self._await_some()
         finally:
             for task in self._in_flight:
                 task.cancel()
@@ -93,11 +93,11 @@ class AsyncUpload:
         if page is None:
             return
         while len(self._in_flight) >= PAGES_IN_FLIGHT:
-            await self._settle()
+            await self._await_some()
         call = calls.add_tasks(self._job, page.first_index, page.inputs)
         self._in_flight.add(asyncio.ensure_future(self._sender.send(call, self._timeout_s)))
 
-    async def _settle(self) -> None:
+    async def _await_some(self) -> None:
         done, self._in_flight = await asyncio.wait(
             self._in_flight, return_when=asyncio.FIRST_COMPLETED
         )
@@ -122,18 +122,18 @@ class Upload:
                 self._put(pages.add(value), threads)
             self._put(pages.rest(), threads)
             while self._in_flight:
-                self._settle()
+                self._await_some()
         return pages.count
 
     def _put(self, page: Page | None, threads: ThreadPoolExecutor) -> None:
         if page is None:
             return
         while len(self._in_flight) >= PAGES_IN_FLIGHT:
-            self._settle()
+            self._await_some()
         call = calls.add_tasks(self._job, page.first_index, page.inputs)
         self._in_flight.add(threads.submit(self._sender.send, call, self._timeout_s))
 
-    def _settle(self) -> None:
+    def _await_some(self) -> None:
         done, self._in_flight = wait(self._in_flight, return_when=FIRST_COMPLETED)
         for future in done:
             future.result()

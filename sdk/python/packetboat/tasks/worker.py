@@ -16,7 +16,7 @@ from packetboat.tasks.held import HeldTasks, TaskLeases
 from packetboat.tasks.pool_worker import PoolWorker, Shared
 from packetboat.tasks.processes import check_importable
 from packetboat.tasks.registry import Tasks
-from packetboat.tasks.settling import TaskSettler
+from packetboat.tasks.reporting import ResultReporter
 from packetboat.worker.runner import together
 from packetboat.worker.running import Running, Stopping
 
@@ -84,13 +84,13 @@ class TaskWorker:
         try:
             async with asyncio.TaskGroup() as group:
                 held = HeldTasks()
-                settler = TaskSettler(client.jobs, held, group)
+                reporter = ResultReporter(client.jobs, held, group)
                 keeper = group.create_task(TaskLeases(client.jobs, held, self._lease_s).keep())
                 shared = Shared(
                     client.jobs,
                     self._definitions,
                     held,
-                    settler,
+                    reporter,
                     stopping,
                     self.name,
                     self._lease_s,
@@ -103,7 +103,7 @@ class TaskWorker:
                     )
                 except Exception as error:
                     failure = error
-                await self._flush(settler, held, stopping)
+                await self._flush(reporter, held, stopping)
                 keeper.cancel()
         finally:
             if client is not given:
@@ -111,8 +111,8 @@ class TaskWorker:
         if failure is not None:
             raise failure
 
-    async def _flush(self, settler: TaskSettler, held: HeldTasks, stopping: Stopping) -> None:
-        if not await settler.flush(FLUSH_AT_ONCE_S if stopping.at_once else FLUSH_S):
+    async def _flush(self, reporter: ResultReporter, held: HeldTasks, stopping: Stopping) -> None:
+        if not await reporter.flush(FLUSH_AT_ONCE_S if stopping.at_once else FLUSH_S):
             _log.warning("%d tasks are not settled; they will be done again", len(held))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from edge.asgi import Handler, Receive, Scope, Send
 from metadata.types import Subscription
-from subscribe_forwarder.fleet.directory import OwnedElsewhere, Whereabouts
+from subscribe_forwarder.fleet.directory import OwnedElsewhere, UnitLocations
 from subscribe_forwarder.peers import FORWARDED, RACE, Peer, PeerGone
 
 PASSED_ON = (
@@ -48,7 +48,7 @@ class MapDirectory:
         self._map = map_
         self._me = me
 
-    def find(self, subscription: Subscription, partitions: Sequence[int]) -> Whereabouts:
+    def find(self, subscription: Subscription, partitions: Sequence[int]) -> UnitLocations:
         by_owner: dict[bytes | None, list[int]] = {}
         for partition in partitions:
             by_owner.setdefault(self._map.owners.get(partition), []).append(partition)
@@ -57,7 +57,7 @@ class MapDirectory:
         elsewhere = tuple(
             OwnedElsewhere(o, tuple(ps)) for o, ps in by_owner.items() if o is not None
         )
-        return Whereabouts(here, elsewhere, nowhere, self._map.version)
+        return UnitLocations(here, elsewhere, nowhere, self._map.version)
 
     async def changed(self, subscription: Subscription, version: int) -> None:
         await self._map.changed(version)

@@ -50,7 +50,7 @@ def _verdicts(text: str, batch: Batch) -> list[tuple[bool, str | None]]:
     return found
 
 
-class Apart:
+class WorkerEvaluator:
     """Sends the judgements of one process to its worker processes."""
 
     def __init__(self, process_pool: ProcessPool) -> None:
@@ -64,7 +64,7 @@ class Apart:
     def require(self, tenant_id: bytes, pieces: Pieces, batch: Batch, index: int) -> None:
         """Returns if the batch knows what each rule is for that message; else raises Pending, and
         finds out meanwhile."""
-        if all((rule.text, index) in batch.apart for rule in pieces.rules):
+        if all((rule.text, index) in batch.evaluated for rule in pieces.rules):
             return
         key = id(batch), index
         if key not in self._under_way:
@@ -90,7 +90,7 @@ class Apart:
                     await asyncio.sleep(refused.retry_after_s or 1.0)
             for each, verdicts in zip(group, found, strict=True):
                 for index, (matched, reason) in enumerate(verdicts, each.low):
-                    each.batch.apart[rule.text, index] = matched, reason
+                    each.batch.evaluated[rule.text, index] = matched, reason
 
 
 def _encoded(piece: Piece, *, whole: bool) -> tuple[bytes, int, int]:

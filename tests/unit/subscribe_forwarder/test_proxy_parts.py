@@ -10,7 +10,7 @@ import pytest
 
 from subscribe_forwarder.fleet.proxy.owner_order import NOTHING_THERE_S, OwnerOrder
 from subscribe_forwarder.fleet.proxy.race import Contender, Race
-from subscribe_forwarder.fleet.proxy.relay import FrontPaused, Relay, part_of
+from subscribe_forwarder.fleet.proxy.relay import ProxyPaused, Relay, part_of
 from subscribe_forwarder.fleet.proxy.routing import HERE, Found
 from tests.unit.subscribe_forwarder.subscribe_support import subscription
 
@@ -76,7 +76,7 @@ async def test_the_head_waits_for_the_body() -> None:
 async def test_nothing_leaves_without_the_lease_of_the_front() -> None:
     client = Client(holds_lease=False)
     await client.relay.send(START)
-    with pytest.raises(FrontPaused):
+    with pytest.raises(ProxyPaused):
         await client.relay.send(BODY)
     assert (client.got, client.relay.begun, client.relay.refused) == ([], False, True)
 

@@ -15,18 +15,18 @@ from packetboat.errors import InvalidRequest, PacketboatError
 from packetboat.models.jobs import Completion, Failing, TaskFailure
 from packetboat.models.task_results import TasksSettled
 from packetboat.tasks.held import HeldTask, HeldTasks
-from packetboat.tasks.outcomes import Done, Failed, Released, Settlement, Waits
+from packetboat.tasks.outcomes import Done, Failed, Released, Report, Waits
 from packetboat.worker.outage import Backoff, is_passing
 
 MAX_BYTES = 1024 * 1024
 """The limit of bytes of outputs in one request of several tasks."""
 MAX_PAUSE_S = 2.0
 _log = logging.getLogger("packetboat.tasks")
-Item = tuple[HeldTask, Settlement]
+Item = tuple[HeldTask, Report]
 
 
 class Verb(enum.Enum):
-    """The settlements that the server accepts for many tasks in one request; each has one
+    """The reports that the server accepts for many tasks in one request; each has one
     request at a time.
     """
 
@@ -35,7 +35,7 @@ class Verb(enum.Enum):
     RELEASE = "release"
 
 
-class TaskSettler:
+class ResultReporter:
     """`put` never waits."""
 
     def __init__(self, jobs: AsyncJobs, held: HeldTasks, tasks: asyncio.TaskGroup) -> None:
@@ -45,19 +45,19 @@ class TaskSettler:
         self._lanes: dict[Verb, list[Item]] = {verb: [] for verb in Verb}
         self._running: dict[Verb, asyncio.Task[None]] = {}
 
-    def put(self, held: HeldTask, settlement: Settlement) -> None:
+    def put(self, held: HeldTask, report: Report) -> None:
         """Nothing is said of a task whose lease is lost."""
         if held.lost:
             self._held.discard(held)
             return
-        held.settling = True
-        verb = _verb_of(settlement)
-        self._lanes[verb].append((held, settlement))
+        held.reporting = True
+        verb = _verb_of(report)
+        self._lanes[verb].append((held, report))
         if verb not in self._running:
             self._running[verb] = self._tasks.create_task(self._empty(verb))
 
     async def flush(self, timeout_s: float) -> bool:
-        """Return whether all settlements were confirmed or given up in time."""
+        """Return whether all reports were confirmed or given up in time."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_s
         while running := set(self._running.values()):
@@ -73,11 +73,11 @@ class TaskSettler:
             while self._lanes[verb]:
                 count = _fitting(self._lanes[verb])
                 batch, self._lanes[verb] = self._lanes[verb][:count], self._lanes[verb][count:]
-                await self._settle(verb, batch)
+                await self._report(verb, batch)
         finally:
             del self._running[verb]
 
-    async def _settle(self, verb: Verb, batch: list[Item]) -> None:
+    async def _report(self, verb: Verb, batch: list[Item]) -> None:
         backoff = Backoff(MAX_PAUSE_S)
         while batch := [item for item in batch if self._is_held(item[0])]:
             try:
@@ -105,12 +105,12 @@ class TaskSettler:
         """Return the tasks to send again."""
         failed = {failure.index: failure for failure in settled.failures}
         again = []
-        for index, (held, settlement) in enumerate(batch):
+        for index, (held, report) in enumerate(batch):
             failure = failed.get(index)
             if failure is not None and failure.status >= 500:
-                again.append((held, settlement))
+                again.append((held, report))
             elif failure is not None and failure.slug != "lease-lost":
-                self._instead(held, settlement, f"{failure.slug}: {failure.detail}")
+                self._instead(held, report, f"{failure.slug}: {failure.detail}")
             else:
                 self._gone(held, failure)
         return again
@@ -122,19 +122,19 @@ class TaskSettler:
         """
         if isinstance(error, InvalidRequest) and len(batch) > 1:
             middle = len(batch) // 2
-            await self._settle(verb, batch[:middle])
-            await self._settle(verb, batch[middle:])
+            await self._report(verb, batch[:middle])
+            await self._report(verb, batch[middle:])
             return
-        for held, settlement in batch:
+        for held, report in batch:
             if isinstance(error, InvalidRequest):
-                self._instead(held, settlement, str(error))
+                self._instead(held, report, str(error))
             else:
                 _log.warning("a task is not settled and will be done again: %s", error)
                 self._held.discard(held)
 
-    def _instead(self, held: HeldTask, settlement: Settlement, reason: str) -> None:
+    def _instead(self, held: HeldTask, report: Report, reason: str) -> None:
         """Report a refused output as a failure; give up a failure that is refused, too."""
-        if isinstance(settlement, Done | Waits):
+        if isinstance(report, Done | Waits):
             self.put(held, Failed(f"the output was refused: {reason}", retry=False))
         else:
             _log.warning("the report on a task was refused: %s", reason)
@@ -150,8 +150,8 @@ class TaskSettler:
         return self._held.find(held.task.lease_id) is held
 
 
-def _verb_of(settlement: Settlement) -> Verb:
-    match settlement:
+def _verb_of(report: Report) -> Verb:
+    match report:
         case Done() | Waits():
             return Verb.COMPLETE
         case Failed():
@@ -163,20 +163,20 @@ def _verb_of(settlement: Settlement) -> Verb:
 def _fitting(lane: Sequence[Item]) -> int:
     """Return the number of tasks that fit into one request."""
     size = 0
-    for count, (_, settlement) in enumerate(lane[:MAX_LEASES]):
-        size += len(bytes(settlement.output)) if isinstance(settlement, Done) else 100
+    for count, (_, report) in enumerate(lane[:MAX_LEASES]):
+        size += len(bytes(report.output)) if isinstance(report, Done) else 100
         if count and size > MAX_BYTES:
             return count
     return min(len(lane), MAX_LEASES)
 
 
-def _completion(held: HeldTask, settlement: Settlement) -> Completion:
-    if isinstance(settlement, Done):
-        return Completion(held.task.lease_id, output=settlement.output)
-    assert isinstance(settlement, Waits)
-    return Completion(held.task.lease_id, wait_for=settlement.job)
+def _completion(held: HeldTask, report: Report) -> Completion:
+    if isinstance(report, Done):
+        return Completion(held.task.lease_id, output=report.output)
+    assert isinstance(report, Waits)
+    return Completion(held.task.lease_id, wait_for=report.job)
 
 
-def _failing(held: HeldTask, settlement: Settlement) -> Failing:
-    assert isinstance(settlement, Failed)
-    return Failing(held.task.lease_id, settlement.error, settlement.retry, settlement.delay_s)
+def _failing(held: HeldTask, report: Report) -> Failing:
+    assert isinstance(report, Failed)
+    return Failing(held.task.lease_id, report.error, report.retry, report.delay_s)

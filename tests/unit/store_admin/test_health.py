@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from store_nodes.admin.health import missing, setting
 from store_nodes.admin.overview import overview
-from store_nodes.admin.wellness import missing, setting
 from tests.unit.store_admin.test_overview import group, look, statuses, up
 
 LEARNER = {"members": {1: "voter", 2: "voter", 3: "learner"}}

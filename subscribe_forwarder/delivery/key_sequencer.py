@@ -36,11 +36,11 @@ class ParkedKey(NamedTuple):
     behind: int
 
 
-class KeyGate:
+class KeySequencer:
     """The order of keys for one reader of a subscription; created with its ledger."""
 
     def __init__(self, ledger: Ledger, tail: Tail, scan: Callable[[], int]) -> None:
-        """Create the gate; `scan` returns the offset at which the reader continues with
+        """Create the sequencer; `scan` returns the offset at which the reader continues with
         unread messages.
         """
         self._ledger = ledger

@@ -21,13 +21,13 @@ AT_ONCE_S = 0.3
 
 
 class Far:
-    """A database behind a proxy, with the product's gate."""
+    """A database behind a proxy, with the product's guard."""
 
     def __init__(self, proxy: Proxy, url: str) -> None:
         self.proxy = proxy
-        self.gate = MetadataBreaker()
+        self.guard = MetadataBreaker()
         self.database = Database(
-            DatabaseSettings(url, connect_timeout_s=1.0, deadline_s=5.0), gate=self.gate
+            DatabaseSettings(url, connect_timeout_s=1.0, deadline_s=5.0), guard=self.guard
         )
 
     async def write(self) -> None:
@@ -38,7 +38,7 @@ class Far:
 
     async def until(self, state: State) -> None:
         async with asyncio.timeout(20):
-            while self.gate.state is not state:
+            while self.guard.state is not state:
                 await asyncio.sleep(0.02)
 
 
@@ -107,14 +107,14 @@ async def test_leases_and_the_feed_go_on_and_find_out(far: Far) -> None:
     assert not renewing.done()
     far.proxy.requests.set()
     assert (await renewing).fence == lock.fence
-    assert far.gate.state is State.CLOSED
+    assert far.guard.state is State.CLOSED
 
 
 async def opened(far: Far) -> None:
     for _ in range(METADATA.failures + 1):
         with pytest.raises(MetadataError):
             await far.database.check()
-    assert far.gate.state is State.OPEN
+    assert far.guard.state is State.OPEN
 
 
 async def test_without_anybody_else_a_call_tries_by_itself(far: Far) -> None:
@@ -123,7 +123,7 @@ async def test_without_anybody_else_a_call_tries_by_itself(far: Far) -> None:
     far.proxy.requests.set()
     await asyncio.sleep(METADATA.probe_every_s)
     await far.write()
-    assert far.gate.state is State.CLOSED
+    assert far.guard.state is State.CLOSED
 
 
 async def test_what_postgres_refuses_and_a_refused_connection_open_nothing(far: Far) -> None:
@@ -135,7 +135,7 @@ async def test_what_postgres_refuses_and_a_refused_connection_open_nothing(far: 
     for _ in range(2 * METADATA.failures):
         with pytest.raises(MetadataError):
             await far.write()
-    assert far.gate.state is State.CLOSED
+    assert far.guard.state is State.CLOSED
 
 
 async def test_a_cancelled_caller_says_nothing_of_postgres(far: Far) -> None:
@@ -145,4 +145,4 @@ async def test_a_cancelled_caller_says_nothing_of_postgres(far: Far) -> None:
         writing.cancel()
         await asyncio.gather(writing, return_exceptions=True)
     await far.write()
-    assert far.gate.state is State.CLOSED
+    assert far.guard.state is State.CLOSED

@@ -26,20 +26,20 @@ class CountedQueue(NamedTuple):
     kept: tuple[int, ...]
 
 
-class Census(NamedTuple):
+class QueueInventory(NamedTuple):
     """The queues of a group; `deleted` are packed ids, which are never used again."""
 
     queues: list[CountedQueue]
     deleted: frozenset[bytes]
 
 
-async def census(store: StoreClient, group: int) -> Census:
+async def queue_inventory(store: StoreClient, group: int) -> QueueInventory:
     """Return the queues of a group, from its whole machine, which is copied; raises StoreError."""
     await store.counter(group, BARRIER)
     image = await store.snapshot(group)
     state = await asyncio.to_thread(snapshot.decode, image.raw)
     counted = [CountedQueue(_info(queue), queue.kept) for queue in state.queues]
-    return Census(counted, frozenset(state.tombstones))
+    return QueueInventory(counted, frozenset(state.tombstones))
 
 
 def _info(queue: Queue) -> QueueInfo:

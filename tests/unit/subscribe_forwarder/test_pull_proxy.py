@@ -18,7 +18,7 @@ from subscribe_forwarder.api.requests import PullRequest, pull_of_query
 from subscribe_forwarder.fleet.backlogs.part import Wanted
 from subscribe_forwarder.fleet.proxy.routing import Order, Routing, in_any_order
 from subscribe_forwarder.peers import FORWARDED, RACE, PeerGone, misdirected
-from tests.unit.subscribe_forwarder.front_support import CallLinks, Map, MapDirectory
+from tests.unit.subscribe_forwarder.proxy_support import CallLinks, Map, MapDirectory
 from tests.unit.subscribe_forwarder.subscribe_support import (
     SUBSCRIPTION_UID,
     TENANT,
