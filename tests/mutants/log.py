@@ -45,6 +45,30 @@ MUTANTS: tuple[Mutant, ...] = (
         trips="straddles",
     ),
     Mutant(
+        "zeros behind a write leave the blocks that were reserved",
+        (
+            Edit(
+                "store_nodes/wal/writer.py",
+                "self._filled = min(self.capacity, (end // AHEAD_BYTES + 1) * AHEAD_BYTES)",
+                "self._filled = (end // AHEAD_BYTES + 1) * AHEAD_BYTES",
+            ),
+        ),
+        killed_by="tests/unit/wal/test_log.py::test_zeros_stay_within_the_segment",
+        breaks="P1",
+    ),
+    Mutant(
+        "zeros come before the frames of their write",
+        (
+            Edit(
+                "store_nodes/wal/writer.py",
+                "                buffers.append(_ZEROS[: self._filled - end])\n",
+                "                buffers.insert(0, _ZEROS[: self._filled - end])\n",
+            ),
+        ),
+        killed_by="tests/unit/wal/test_log.py::test_a_reopened_log_goes_on",
+        breaks="P1",
+    ),
+    Mutant(
         "a footer that does not add up is read",
         (
             Edit(

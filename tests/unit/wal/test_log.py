@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,20 +12,24 @@ import pytest
 from store_nodes.wal import opening, writer
 from store_nodes.wal.errors import WalClosed, WalDamaged
 from store_nodes.wal.footer import BatchEntry
-from store_nodes.wal.frame import FrameKind, Record
+from store_nodes.wal.frame import HEADER_BYTES, FrameKind, Record
 from store_nodes.wal.log import WriteAheadLog
 from store_nodes.wal.position import Position
 from store_nodes.wal.recovery import RecoveryState
-from store_nodes.wal.segment import preallocated_bytes
+from store_nodes.wal.segment import SEGMENT_HEADER_BYTES, preallocated_bytes
+from store_nodes.wal.writer import AHEAD_BYTES, SMALL_WRITE_BYTES
 from tests.unit.wal.wal_support import (
     CLUSTER,
     SEGMENT_BYTES,
+    Inode,
     SimDisk,
     accept,
     append,
     content,
     open_log,
 )
+
+BLOCK_BYTES = 4096
 
 
 def batch(base: int) -> BatchEntry:
@@ -56,6 +61,72 @@ def test_a_flush_is_one_write_and_one_sync() -> None:
     append(log, *[accept(i) for i in range(20)])
     halves = 2  # The simulated disk writes in two steps, to be cut between.
     assert [call for call, _ in disk.calls] == ["write"] * halves + ["sync_data"]
+
+
+class BlockDisk(SimDisk):
+    """Knows which blocks were ever written, and counts the writes that reached others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks: dict[Inode, set[int]] = {}
+        self.new_blocks: list[int] = []
+        """The number of blocks that each write was the first to reach."""
+        self.longest = 0
+        """Bytes of the longest write."""
+
+    def write(self, fd: int, buffers: Sequence[bytes], offset: int) -> None:
+        inode, _ = self._open[fd]
+        size = sum(map(len, buffers))
+        self.longest = max(self.longest, size)
+        reached = set(range(offset // BLOCK_BYTES, -(-(offset + size) // BLOCK_BYTES)))
+        written = self.blocks.setdefault(inode, set())
+        self.new_blocks.append(len(reached - written))
+        written |= reached
+        super().write(fd, buffers, offset)
+
+
+def open_on_blocks(disk: BlockDisk, segment_bytes: int = 2 * AHEAD_BYTES) -> WriteAheadLog:
+    log, _ = open_log(disk, segment_bytes=segment_bytes)
+    disk.new_blocks.clear()
+    disk.longest = 0
+    return log
+
+
+def test_few_small_writes_reach_blocks_that_were_never_written() -> None:
+    disk = BlockDisk()
+    log = open_on_blocks(disk)
+    flushes = AHEAD_BYTES // 1024
+    for i in range(flushes):
+        append(log, accept(i, bytes(1024 - HEADER_BYTES)))
+    assert len(disk.new_blocks) == flushes
+    assert sum(map(bool, disk.new_blocks)) == 2, "the first, and the one behind its zeros"
+
+
+def test_a_start_fills_blocks_anew() -> None:
+    """A start does not know how far the life before had filled the segment."""
+    disk = BlockDisk()
+    append(open_on_blocks(disk), accept(0))
+    disk.kill()
+    log = open_on_blocks(disk)
+    disk.blocks.clear()
+    for i in range(1, 20):
+        append(log, accept(i, bytes(1000)))
+    assert sum(map(bool, disk.new_blocks)) == 1
+
+
+def test_a_large_write_has_no_zeros_behind_it() -> None:
+    disk = BlockDisk()
+    log = open_on_blocks(disk)
+    append(log, accept(0, bytes(SMALL_WRITE_BYTES)))
+    assert disk.longest == HEADER_BYTES + SMALL_WRITE_BYTES
+
+
+def test_zeros_stay_within_the_segment() -> None:
+    disk = BlockDisk()
+    log = open_on_blocks(disk, segment_bytes=AHEAD_BYTES // 2)
+    append(log, accept(0))
+    assert len(disk.inode("0000000000000001.wal").live) == AHEAD_BYTES // 2
+    assert disk.longest == AHEAD_BYTES // 2 - SEGMENT_HEADER_BYTES
 
 
 def test_a_reopened_log_goes_on() -> None:

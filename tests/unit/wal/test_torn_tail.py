@@ -111,6 +111,28 @@ def test_pages_of_one_flush_may_land_in_any_order() -> None:
     assert landed > 5, "a part of a flush survived sometimes"
 
 
+@pytest.mark.parametrize("bodies", [(700,), (20, 700, 20), (3000, 3000)])
+def test_zeros_behind_a_torn_write_are_no_part_of_it(bodies: tuple[int, ...]) -> None:
+    """The first write of a log ends with zeros, of which any sector may be lost, too."""
+    found_counts = set()
+    for seed in range(60):
+        disk = SimDisk(seed)
+        log, _ = open_log(disk)
+        written = [accept(i, random.Random(i).randbytes(size)) for i, size in enumerate(bodies)]
+        log.write(written)
+        assert len(disk.inode(NAME).dirty) > 40, "zeros are a part of the write"
+        disk.cut()
+        log, recovery = open_log(disk)
+        assert recovery.state is not RecoveryState.DAMAGED, seed
+        found = content(recovery)
+        assert found == written[: len(found)]
+        found_counts.add(len(found))
+        append(log, accept(99))
+        disk.cut()
+        assert content(open_log(disk)[1]) == [*found, accept(99)]
+    assert {0, len(bodies)} <= found_counts
+
+
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("call", ["truncate", "allocate"])
 def test_a_cut_that_was_lost_itself_is_made_again(call: str, seed: int) -> None:
