@@ -636,17 +636,22 @@ class Sweep(Generic[P]):
             self._handle.cancel()
 
     def _run(self) -> None:
+        """Make a sweep, and set the timer of the next sweep even if an error ends this one."""
         self._handle = None
         loop = asyncio.get_running_loop()
-        now_s = loop.time()
+        try:
+            self._sweep(loop.time())
+        finally:
+            if self._senders and self._handle is None:
+                self._handle = loop.call_later(SWEEP_S, self._run)
+
+    def _sweep(self, now_s: float) -> None:
         for sender in list(self._senders):
             if sender.idle:
                 sender.waiting = False
                 self._senders.discard(sender)
             else:
                 sender.sweep(now_s, self._has_leader(sender.group))
-        if self._senders and self._handle is None:
-            self._handle = loop.call_later(SWEEP_S, self._run)
 
 
 def packed_ids(requests: Iterable[Appendable]) -> bytes:

@@ -17,6 +17,7 @@ import structlog
 import uvloop
 from hypercorn.config import Config
 
+from edge.lifetime import keep_running
 from edge.tracing import Tracer
 from gateway import descriptors, heap, logs, metrics
 from gateway.addresses import CannotListen, bound
@@ -104,7 +105,7 @@ async def _serve(settings: ServerSettings, listener: socket.socket, tracer: Trac
                 quotas=parts.quotas,
                 usage=parts.usage,
             )
-            sweeper = asyncio.ensure_future(app.sweep())
+            sweeper = asyncio.ensure_future(keep_running(app.sweep, "sweep of requests"))
             try:
                 server = HttpServer(
                     app,

@@ -157,7 +157,11 @@ async def open_subscribe_forwarder(stack: AsyncExitStack, process: Process) -> O
     letters = DeadLetterRepository(database)
     dead_letter_writer = forwarder.dead_letter_writer
     assert dead_letter_writer is not None
-    own(stack, find_undelivered(letters, forwarder, dead_letter_writer))
+    own(
+        stack,
+        lambda: find_undelivered(letters, forwarder, dead_letter_writer),
+        "search for undelivered messages",
+    )
     pushers, push_routes = _open_pushing(stack, process, forwarder, acks)
     selector = Selector(process.catalog, SubscriptionNames(database))
     most = forwarder.settings.max_backlog_streams

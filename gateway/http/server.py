@@ -28,6 +28,7 @@ from hypercorn.config import Config
 from prometheus_client import Gauge
 
 from edge.asgi import Handler
+from edge.lifetime import keep_running
 from gateway.http.connection import CLOSED, TOO_MANY, Connection, address_of, refusal
 from gateway.http.direct import DirectRequests
 from gateway.http.dispatch import TurnedAway
@@ -129,7 +130,7 @@ class HttpServer:
             sock=listener,
             backlog=LISTEN_BACKLOG,
         )
-        self._sweeper = self.loop.create_task(self._sweep())
+        self._sweeper = self.loop.create_task(keep_running(self._sweep, "sweep of connections"))
 
     async def leave(self, linger_s: float) -> None:
         """Returns when nobody is connected any more, or after that long. Connections are taken

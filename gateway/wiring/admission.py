@@ -16,7 +16,7 @@ def open_admission(shared: Shared) -> Admission:
     weights = Weights(QuotaRepository(shared.database), lambda: admission.follow_weights())
     admission = Admission(limits, weights.of)
     shared.feed.add_listener(weights.on_changes)
-    own(shared.stack, weights.run())
+    own(shared.stack, weights.run)
     load.add_listener(lambda took_s: admission.tick(took_s, load.overloaded, load.process_cpu))
     load.start()
     shared.stack.callback(load.stop)

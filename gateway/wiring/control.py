@@ -61,11 +61,16 @@ def open_control(shared: Shared) -> None:
         choice,
         repair_after_s=shared.settings.topic_repair_after_s,
     )
-    own(stack, lifecycle.repair())
+    own(stack, lifecycle.repair)
     open_tenancy(shared, lifecycle)
     mover = Mover(placements, shared.store, choice, shared.feed.version)
-    own(stack, mover.repair())
-    own(stack, survey(shared.store, RecoveryRepository(shared.database)))
+    own(stack, mover.repair)
+    recovery = RecoveryRepository(shared.database)
+    own(
+        stack,
+        lambda: survey(shared.store, recovery),
+        "search for unknown topics",
+    )
     holds = Holds(
         shared.store,
         CursorRepository(shared.database),
@@ -102,7 +107,7 @@ def open_control(shared: Shared) -> None:
     parts.routes += ForwarderRoutes(
         FleetRepository(shared.database), HintRepository(shared.database)
     ).routes()
-    own(stack, sweep_snapshots(shared.snapshots))
+    own(stack, lambda: sweep_snapshots(shared.snapshots), "sweep of snapshots")
     _open_locks(shared)
     open_jobs(shared)
     open_exports(shared)
@@ -112,7 +117,8 @@ def _open_locks(shared: Shared) -> None:
     parts, stack = shared.parts, shared.stack
     line, catalog = LockWaitList(shared.database), LockCatalog(shared.database)
     stack.push_async_callback(line.waits.close)
-    own(stack, line.run())
-    own(stack, sweep_locks(catalog, LockWaiterRepository(shared.database)))
+    own(stack, line.run)
+    waiters = LockWaiterRepository(shared.database)
+    own(stack, lambda: sweep_locks(catalog, waiters), "sweep of locks")
     parts.drains.append(line.waits.drain)
     parts.routes += LockRoutes(LockRepository(shared.database), catalog, line).routes()

@@ -22,7 +22,7 @@ def open_exports(shared: Shared) -> None:
     leases = ExportLeaseRepository(database)
     claims = RunClaims(leases)
     shared.stack.push_async_callback(claims.waits.close)
-    own(shared.stack, claims.run(database))
+    own(shared.stack, lambda: claims.run(database), "claims of exports")
     parts.drains.append(claims.waits.drain)
     access, revoked = shared.identity.tokens.access, RevokedTokenRepository(database)
     of_runs = RunTokens(access, revoked, shared.feed.catch_up)

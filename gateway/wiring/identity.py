@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
+from functools import partial
 
 from auth.access_token_verifier import AccessTokenVerifier
 from auth.api_key_verifier import ApiKeyVerifier
@@ -49,8 +50,8 @@ def open_identity(
             development=DevTokenVerifier(token_sha256) if token_sha256 else None,
         )
     )
-    follow(tokens, feed, lambda work: own(stack, work))
+    follow(tokens, feed, partial(own, stack))
     for listener in (policies, api_keys, issuers, verifier):  # the cache is the last to hear
         feed.add_listener(listener.on_changes)
-    own(stack, api_keys.last_uses.run())
+    own(stack, api_keys.last_uses.run)
     return Identity(verifier, tokens, access_tokens, policies)

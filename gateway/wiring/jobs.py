@@ -20,7 +20,7 @@ def open_jobs(shared: Shared) -> None:
     parts, database, settings = shared.parts, shared.database, shared.settings
     waits = JobWaits(database)
     shared.stack.push_async_callback(waits.close)
-    own(shared.stack, waits.run())
+    own(shared.stack, waits.run)
     parts.drains.append(waits.drain)
     limits = JobLimits(settings.max_jobs, settings.max_job_tasks, settings.max_job_bytes)
     parts.routes += JobRoutes(

@@ -27,5 +27,5 @@ def open_oauth(shared: Shared, tokens: Tokens, verifier: AccessTokenVerifier) ->
     )
     parts.routes += endpoints.routes()
     parts.routes += heard(endpoints.ending_routes(), shared.feed.catch_up)
-    own(shared.stack, endpoints.last_uses.run())
+    own(shared.stack, endpoints.last_uses.run)
     parts.routes += DiscoveryRoutes(tokens.keys, shared.settings.issuer).routes()

@@ -68,10 +68,10 @@ async def open_parts(settings: ServerSettings, tracer: Tracer | None) -> AsyncIt
         database = Database(database_settings, check.check, MetadataBreaker())
         await database.connect()
         stack.push_async_callback(database.close)
-        own(stack, _greet_metadata(database, parts.readiness))
+        own(stack, lambda: _greet_metadata(database, parts.readiness), "greeting of Postgres")
         tls = open_peer_tls(PeerSettings.from_environment())
         if tls is not None:
-            own(stack, tls.watch())
+            own(stack, tls.watch)
         breakers = GroupBreakers()
         store = await _open_store(settings, tls, breakers, stack)
         history = store
@@ -80,11 +80,11 @@ async def open_parts(settings: ServerSettings, tracer: Tracer | None) -> AsyncIt
         leaders = LeaderCheck(range(settings.store_groups), store.has_leader)
         parts.readiness.add("store", leaders)
         disks = StoreDisks(store)
-        own(stack, disks.run())
+        own(stack, disks.run)
         parts.readiness.add_warning("disk", disks.warning)
 
         eras = EraKeeper(database_settings, store, check)
-        own(stack, eras.run())
+        own(stack, eras.run)
         only_publishes = settings.role is Role.PUBLISH
         parts.readiness.add(
             "era", eras.never_compared_reason if only_publishes else eras.not_ready_reason

@@ -26,7 +26,7 @@ def open_quotas(role: Role, database: Database, feed: ChangeFeed, stack: AsyncEx
     settings = quota_settings.load()
     meter = Meter(UsageReports(database), settings.usage_every_s)
     stack.push_async_callback(meter.close)
-    own(stack, meter.run())
+    own(stack, meter.run)
     limiter = Limiter(enforced(role), settings.defaults)
     stored = TenantLimit(STORED_BYTES, settings.defaults)
 
@@ -36,10 +36,10 @@ def open_quotas(role: Role, database: Database, feed: ChangeFeed, stack: AsyncEx
 
     book = LimitCache(QuotaRepository(database), follow)
     feed.add_listener(book.on_changes)
-    own(stack, book.run())
+    own(stack, book.run)
     sharing = Sharing(limiter, QuotaDemands(database), settings.tell_every_s)
     stack.push_async_callback(sharing.leave)
-    own(stack, sharing.run())
+    own(stack, sharing.run)
     return Metered(limiter, meter, stored, settings.defaults)
 
 

@@ -32,7 +32,7 @@ def open_tenancy(shared: Shared, lifecycle: TopicLifecycle) -> None:
     database, parts = shared.database, shared.parts
     tenants = TenantRepository(database)
     deletion = TenantDeletion(tenants, shared.topics, lifecycle)
-    own(shared.stack, deletion.run())
+    own(shared.stack, deletion.run)
     defaults = shared.metered.defaults
     proxy = shared.settings.egress_proxy or None
     trust = IssuerTrust(tenants, IssuerDocuments(shared.egress.guard_of, proxy=proxy).fetch)

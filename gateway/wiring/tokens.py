@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from auth.access_tokens import AccessTokens
 from auth.client_directory import ClientDirectory
@@ -12,6 +11,7 @@ from auth.push_tokens import LASTS_S as PUSH_TOKEN_LASTS_S
 from auth.push_tokens import PushTokens
 from auth.revocations import Revocations
 from auth.signing_keys import KeyPolicy, SigningKeys
+from edge.lifetime import Run
 from edge.sealing import Sealer
 from gateway.configuration.settings import ServerSettings
 from metadata.database import Database
@@ -53,14 +53,12 @@ def make_tokens(settings: ServerSettings, database: Database) -> Tokens:
     )
 
 
-def follow(
-    tokens: Tokens, feed: ChangeFeed, own: Callable[[Coroutine[Any, Any, None]], None]
-) -> None:
+def follow(tokens: Tokens, feed: ChangeFeed, own: Callable[[Run], None]) -> None:
     """Before `CachingVerifier` listens: it drops what it has when those it asks know better."""
     feed.add_listener(tokens.keys.on_changes)
     feed.add_listener(tokens.revocations.on_changes)
     feed.add_listener(tokens.directory.on_changes)
-    own(tokens.keys.run())
+    own(tokens.keys.run)
 
 
 def key_policy(settings: ServerSettings) -> KeyPolicy:

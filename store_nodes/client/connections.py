@@ -296,10 +296,16 @@ class Connections:
             self._sweep_in(loop, SWEEP_EVERY_S)
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Make a sweep, and set the timer of the next sweep even if an error ends this one."""
+        try:
+            self._sweep_once(loop.time())
+        finally:
+            self._sweep_in(loop, SWEEP_EVERY_S if self._busy else TICK_EVERY_S)
+
+    def _sweep_once(self, now_s: float) -> None:
         """Handle deadlines, retries and pings: a few dozen times a second while something is under
         way, else as often as links need it.
         """
-        now_s = loop.time()
         own_pause_s = max(0.0, now_s - self._sweep_s - 3 * SWEEP_EVERY_S)
         for appender in list(self._busy):
             appender.sweep(now_s)
@@ -312,7 +318,6 @@ class Connections:
                 link.tick(now_s, own_pause_s)
             for watch in list(self._watches):
                 watch.kick()
-        self._sweep_in(loop, SWEEP_EVERY_S if self._busy else TICK_EVERY_S)
 
 
 def expect(reply: Reply, kind: type[_Kind]) -> _Kind:

@@ -274,7 +274,7 @@ class AckFlusher:
                 updates.append(tracked.ledger.update())
                 sound.append(tracked)
             except (CursorDamaged, AssertionError) as error:
-                failed |= self._set_aside(tracked, error, "damaged")
+                failed |= self.set_aside(tracked, error, "damaged")
         return failed | await self._write(sound, updates) if sound else failed
 
     async def _write(
@@ -347,16 +347,17 @@ class AckFlusher:
         its cursor.
         """
         if len(work) == 1:
-            return self._set_aside(work[0], error, "refused")
+            return self.set_aside(work[0], error, "refused")
         failed: dict[CursorKey, str] = {}
         for tracked in work:
             if tracked.cursor.dirty and not tracked.frozen:
                 failed |= await self._flush([tracked])
         return failed
 
-    def _set_aside(self, tracked: Reader, error: Exception, how: str) -> dict[CursorKey, str]:
-        """Freezes this one only, until its partition is claimed again: its row is not to be
-        written, by a rule of the table or as what is in memory contradicts itself."""
+    def set_aside(self, tracked: Reader, error: Exception, how: str) -> dict[CursorKey, str]:
+        """Freeze this cursor only, until its partition is claimed again: a rule of the table, or a
+        contradiction in memory, forbids to write its row.
+        """
         metrics.flush_failed.labels(how).inc()
         key = tracked.cursor.key
         _log.error("cursor refused", key=_names(key), how=how, error=repr(error))

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 
+from edge.lifetime import keep_running
 from edge.problem import Problem, not_found, unavailable
 from metadata.catalog import Catalog
 from metadata.delivery.cursors import CursorRepository
@@ -91,7 +92,9 @@ class Hubs:
         return list(self._of_topic.get(topic_uid, {}).values())
 
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._watch_growth())
+        self._task = asyncio.get_running_loop().create_task(
+            keep_running(self._watch_growth, "watch of growths")
+        )
 
     async def close(self) -> None:
         if self._task is not None:

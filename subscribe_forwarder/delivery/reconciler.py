@@ -14,12 +14,14 @@ from collections.abc import Callable
 
 import structlog
 
+from edge.lifetime import keep_running
 from metadata.delivery.cursors import CursorRepository
 from metadata.errors import MetadataError
 from metadata.types import CursorKey
 from subscribe_forwarder.delivery.flush import AckFlusher
 from subscribe_forwarder.delivery.ownership import Ownership
 from subscribe_forwarder.delivery.reader import Reader
+from subscribe_forwarder.delivery.state.cursor import CursorDamaged
 from subscribe_forwarder.delivery.state.ledger import Now
 from subscribe_forwarder.delivery.unbalanced import UnbalancedCursors
 
@@ -57,7 +59,9 @@ class Reconciler:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task = asyncio.get_running_loop().create_task(
+            keep_running(self._run, "expiry of leases")
+        )
 
     async def close(self) -> None:
         if self._task is not None:
@@ -104,11 +108,18 @@ class Reconciler:
             if not ledger.leases.outstanding or not owned.has(reader):
                 self._outstanding.discard(reader)
             elif not reader.frozen:
-                ledger.expire(now)
-                if ledger.has_old_hole:
-                    ledger.cursor.touch()
-                if ledger.cursor.dirty:
-                    self._flusher.note(reader)
+                try:
+                    self._expire(reader, now)
+                except (CursorDamaged, AssertionError) as error:
+                    self._flusher.set_aside(reader, error, "damaged")
+
+    def _expire(self, reader: Reader, now: Now) -> None:
+        ledger = reader.ledger
+        ledger.expire(now)
+        if ledger.has_old_hole:
+            ledger.cursor.touch()
+        if ledger.cursor.dirty:
+            self._flusher.note(reader)
 
     async def _run(self) -> None:
         while True:

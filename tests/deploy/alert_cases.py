@@ -113,6 +113,7 @@ WELL: dict[str, str] = {
     'packetboat_gateway_requests_total{status="404"}': grows(1000),
     'packetboat_gateway_requests_total{status="503"}': grows(10),
     'packetboat_gateway_requests_total{status="500"}': still(0),
+    'packetboat_background_failures_total{task="expiry of leases"}': still(0),
     'packetboat_gateway_requests_total{status="504"}': still(0),
 }
 """Nothing fires, at whatever time."""
@@ -233,5 +234,8 @@ CASES: dict[str, Case] = {
         'packetboat_admission_refused_total{reason="delay",urgency="normal"}', grows(300)
     ),
     "PacketboatRequestsFail": _one('packetboat_gateway_requests_total{status="500"}', grows(3)),
+    "PacketboatBackgroundFails": _one(
+        'packetboat_background_failures_total{task="expiry of leases"}', grows(1)
+    ),
     "PacketboatStoreNotReached": _one('packetboat_breaker_state{to="group-3"}', still(2)),
 }

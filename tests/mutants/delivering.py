@@ -6,6 +6,22 @@ from tests.mutants.mutant import Edit, Mutant
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        "a cursor that contradicts itself keeps the leases of the others",
+        (
+            Edit(
+                "subscribe_forwarder/delivery/reconciler.py",
+                "                except (CursorDamaged, AssertionError) as error:\n"
+                '                    self._flusher.set_aside(reader, error, "damaged")\n',
+                "                except (CursorDamaged, AssertionError) as error:\n"
+                '                    self._flusher.set_aside(reader, error, "damaged")\n'
+                "                    return\n",
+            ),
+        ),
+        breaks="P6",
+        killed_by="tests/unit/subscribe_forwarder/test_reconciler.py"
+        "::test_a_cursor_that_contradicts_itself_does_not_keep_the_leases_of_others",
+    ),
+    Mutant(
         "a takeover does not read a failed message whose row lacks its key",
         (
             Edit(
@@ -362,7 +378,7 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "subscribe_forwarder/delivery/flush.py",
-                '            return self._set_aside(work[0], error, "refused")\n',
+                '            return self.set_aside(work[0], error, "refused")\n',
                 '            return self._again(work, "refused")\n',
             ),
         ),

@@ -6,6 +6,34 @@ from tests.mutants.mutant import Edit, Mutant
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        "an unexpected error ends a background task",
+        (
+            Edit(
+                "edge/lifetime.py",
+                "            await asyncio.sleep(AGAIN_AFTER_S)\n",
+                "            return\n",
+            ),
+        ),
+        breaks="P6",
+        killed_by="tests/unit/edge/test_lifetime.py"
+        "::test_a_task_that_a_defect_ended_begins_again_and_the_log_tells",
+    ),
+    Mutant(
+        "an error in a sweep of the store client ends the sweeps",
+        (
+            Edit(
+                "store_nodes/client/connections.py",
+                "        try:\n            self._sweep_once(loop.time())\n        finally:\n"
+                "            self._sweep_in(",
+                "        self._sweep_once(loop.time())\n        if True:\n"
+                "            self._sweep_in(",
+            ),
+        ),
+        breaks="P6",
+        killed_by="tests/unit/store_client/test_sweeps.py::test_sweeps_go_on_after_an_error",
+        fails_with="TimeoutError",
+    ),
+    Mutant(
         "processes of `packetboat up` outlive it",
         (Edit("gateway/up/fork_server.py", "            dies_with_us()\n", ""),),
         killed_by="tests/unit/gateway/test_fork_server.py"

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
+from edge.lifetime import keep_running
 from metadata.errors import MetadataError
 from metadata.subscriptions.flows import Flow, SubscriptionFlowRepository
 from metadata.types import Change, ChangeKind
@@ -77,7 +78,9 @@ class FlowReports:
             links.hears(SUBJECT, self._hear)
 
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task = asyncio.get_running_loop().create_task(
+            keep_running(self._run, "reading of flows")
+        )
 
     def add_listener(self, changed: Callable[[bytes], None]) -> None:
         """Call `changed` with the uid of a subscription of which something else holds now."""

@@ -14,6 +14,7 @@ from contextlib import suppress
 
 import structlog
 
+from edge.lifetime import keep_running
 from edge.problem import Problem
 from metadata.errors import MetadataError
 from metadata.types import Unit
@@ -67,7 +68,9 @@ class Backlogs:
         listeners.listen(grew=self._grew, moved=self._grew, worked=self._worked)
 
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task = asyncio.get_running_loop().create_task(
+            keep_running(self._run, "count of backlogs")
+        )
         if self._exchange is not None:
             self._exchange.start()
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import structlog
 
+from edge.lifetime import keep_running
 from edge.problem import Problem
 from metadata.errors import MetadataError
 from subscribe_forwarder.fleet.backlogs.local import Holdings
@@ -71,7 +72,9 @@ class Exchange:
         links.on_peer(self._peer_changed)
 
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task = asyncio.get_running_loop().create_task(
+            keep_running(self._run, "exchange of backlogs")
+        )
 
     async def close(self) -> None:
         """Close it; idempotent."""

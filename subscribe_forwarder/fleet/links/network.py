@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 import structlog
 
 from edge.asgi import Handler
+from edge.lifetime import keep_running
 from edge.problem import Problem
 from peering.rpc.dialling import Address, Backoff, dial, keep_dialling
 from peering.rpc.handshake import Listening, Party, PeerRefusal, RpcProtocol
@@ -101,7 +102,9 @@ class LinkNetwork:
         """Listen and return the port, which is chosen here where 0 is given. Raises OSError."""
         chosen = await self._listener.start(host, port)
         self._pulse.beat_s = time.monotonic()
-        self._ticking = asyncio.get_running_loop().create_task(self._tick())
+        self._ticking = asyncio.get_running_loop().create_task(
+            keep_running(self._tick, "pings of forwarders")
+        )
         self.follow(self._live)
         return chosen
 

@@ -101,6 +101,10 @@ class _Clients:
         caller.close()
 
 
+DEFECTS = ("handler failed", "unhandled", "background task failed")
+"""The events that the product logs when an error comes that nobody expected."""
+
+
 class _Log:
     """This keeps the lines that the product logs, and fails the world at those that must never
     come."""
@@ -123,7 +127,7 @@ class _Log:
         self.lines.append(line)
         if self.heard is not None:
             self.heard(name, str(event.get("event")))
-        if not fiber.process.dead and event.get("event") in ("handler failed", "unhandled"):
+        if not fiber.process.dead and event.get("event") in DEFECTS:
             self._world.fail(AssertionError(line))
         raise structlog.DropEvent
 

@@ -28,6 +28,15 @@ class BusyAppender:
         pass
 
 
+class BrokenAppender(BusyAppender):
+    """An appender with a defect, until it is idle."""
+
+    def sweep(self, now_s: float) -> None:
+        super().sweep(now_s)
+        if not self.idle:
+            raise AttributeError("a defect")
+
+
 async def test_an_idle_client_sweeps_an_appender_as_soon_as_a_busy_one() -> None:
     connections = Connections({}, groups=[0], secret=SharedSecret(b"a secret of the cluster"))
     await connections.start()
@@ -55,3 +64,20 @@ async def test_a_closed_client_sweeps_nothing() -> None:
     connections.busy(cast(Appender, appender))
     await asyncio.sleep(2 * TICK_EVERY_S)
     assert appender.sweeps == 0
+
+
+async def test_sweeps_go_on_after_an_error() -> None:
+    """The timer was set at the end of a sweep, so an error ended all sweeps of the process."""
+    connections = Connections({}, groups=[0], secret=SharedSecret(b"a secret of the cluster"))
+    await connections.start()
+    unexpected: list[object] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: unexpected.append(context["exception"]))
+    broken, sound = BrokenAppender(), BusyAppender()
+    connections.busy(cast(Appender, broken))
+    await broken.swept.wait()
+    broken.idle = True
+    connections.busy(cast(Appender, sound))
+    await asyncio.wait_for(sound.swept.wait(), 10)
+    assert [type(error) for error in unexpected] == [AttributeError]
+    await connections.close()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from metadata.types import Unit
+from subscribe_forwarder.delivery.state.ledger import Ledger, Now
 from tests.unit.subscribe_forwarder.subscribe_support import TENANT, TOPIC_UID, World, world
 
 SHORT_S = 0.01
@@ -75,3 +78,25 @@ async def test_what_is_not_ours_any_more_is_forgotten() -> None:
         await w.forwarder.owners.drop(FIRST)
         w.forwarder.reconciler.tick()
         assert not w.forwarder.reconciler._outstanding
+
+
+async def test_a_cursor_that_contradicts_itself_does_not_keep_the_leases_of_others() -> None:
+    """The error ended the task that expires leases, for the whole process."""
+    async with world(ack_deadline_s=SHORT_S, partitions=2) as w:
+        w.store.publish(b"a", partition=0)
+        w.store.publish(b"b", partition=1)
+        while len(w.forwarder.reconciler._outstanding) < 2:
+            await w.pulled(wait_s=5)
+        damaged, sound = w.forwarder.reconciler._outstanding  # in the order of the ticks
+        expired = []
+
+        def expire(ledger: Ledger, now: Now) -> int:
+            assert ledger is not damaged.ledger, "the cursor contradicts itself"
+            expired.append(ledger)
+            return 0
+
+        with pytest.MonkeyPatch.context() as broken:
+            broken.setattr(Ledger, "expire", expire)
+            w.forwarder.reconciler.tick()
+        assert (damaged.frozen, sound.frozen) == (True, False)
+        assert expired == [sound.ledger]
