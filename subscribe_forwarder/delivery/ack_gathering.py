@@ -16,7 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-GATHER_S = 0.01
+GATHER_S = 0.02
 """A flush waits at most until this long after the end of the one before."""
 ENOUGH_MESSAGES = 32
 """A flush that acks this many does not wait."""
