@@ -44,8 +44,11 @@ def breaker(to: str, limits: Limits) -> Breaker:
     return Breaker(limits, on_change=changed)
 
 
-class _Calls:
-    """Decides which of the calls that failed took long enough to count."""
+class BreakerCalls:
+    """The calls that one breaker guards; decides which failures took long enough to count.
+
+    Those of a group are a `store_nodes.client.guard.GroupGuard`.
+    """
 
     def __init__(self, to: str, limits: Limits, slow_s: float, now_s: Callable[[], float]) -> None:
         self.breaker = breaker(to, limits)
@@ -67,7 +70,8 @@ class _Calls:
         self._began_s[call] = now_s
         return call
 
-    def left(self, call: int, answered: bool | None) -> None:
+    def left(self, call: int, *, answered: bool | None) -> None:
+        """Note the end of a call; `answered` is None where nobody waited for it."""
         now_s = self.now_s()
         slow = now_s - self._began_s.pop(call) >= self._slow_s
         if answered:
@@ -78,12 +82,16 @@ class _Calls:
             how = Ended.FAILURE
         self.breaker.ended(call, how, now_s)
 
+    def has_leader(self) -> None:
+        """Close the breaker: the group has a leader that is connected."""
+        self.breaker.reset(self.now_s(), "it has a leader")
+
 
 class MetadataBreaker:
     """Guards Postgres by a breaker: a `metadata.guard.DatabaseGuard`."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
-        self._calls = _Calls("metadata", METADATA, METADATA_SLOW_S, now_s)
+        self._calls = BreakerCalls("metadata", METADATA, METADATA_SLOW_S, now_s)
 
     @property
     def state(self) -> State:
@@ -96,40 +104,23 @@ class MetadataBreaker:
         return self._calls.began()
 
     def left(self, operation: int, *, answered: bool) -> None:
-        self._calls.left(operation, answered)
+        self._calls.left(operation, answered=answered)
 
     def gave_up(self, operation: int) -> None:
-        self._calls.left(operation, None)
+        self._calls.left(operation, answered=None)
 
 
 class GroupBreakers:
-    """Guards each group of the store by a breaker: a `store_nodes.client.guard.GroupGuard`."""
+    """Has a breaker for each group of the store."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
-        self._groups: dict[int, _Calls] = {}
+        self._groups: dict[int, BreakerCalls] = {}
 
-    def state(self, group: int) -> State:
-        return self._of(group).breaker.state
-
-    def admits(self, group: int) -> bool:
-        """Return whether a call to a group may be made now."""
-        return self._of(group).admits()
-
-    def began(self, group: int) -> int:
-        """Note the start of a call to a group; return its number."""
-        return self._of(group).began()
-
-    def left(self, group: int, call: int, *, answered: bool | None) -> None:
-        """Note the end of a call to a group; `answered` is None where nobody waited for it."""
-        self._of(group).left(call, answered)
-
-    def has_leader(self, group: int) -> None:
-        self._of(group).breaker.reset(self._now_s(), "it has a leader")
-
-    def _of(self, group: int) -> _Calls:
-        """Return the breaker of a group with its calls; make it at the first use."""
+    def of(self, group: int) -> BreakerCalls:
+        """Return the calls to a group; make its breaker at the first use."""
         calls = self._groups.get(group)
         if calls is None:
-            calls = self._groups[group] = _Calls(f"group-{group}", GROUP, GROUP_SLOW_S, self._now_s)
+            calls = BreakerCalls(f"group-{group}", GROUP, GROUP_SLOW_S, self._now_s)
+            self._groups[group] = calls
         return calls

@@ -29,7 +29,7 @@ from metadata.delivery.forwarded import ForwardedRepository
 from metadata.delivery.hints import HintRepository
 from metadata.delivery.leases import LeaseRepository
 from metadata.feed import ChangeFeed
-from metadata.types import Subscription, Topic, Unit
+from metadata.types import Subscription, Unit
 from outbox import Outbox
 from peering.shared_secret import SharedSecret
 from store_nodes.client import StoreClient
@@ -310,7 +310,7 @@ class SubscribeForwarder:
             self.settings,
             self.staged.ids,
             on_change=lambda base, lane: self._partitions.on_tail(base, lane),
-            reload=lambda topic: self._reload(topic),
+            reload=lambda topic: self._following.reload(topic),
         )
 
     def _make_partitions(self, moves: Moves) -> OwnedPartitions:
@@ -412,6 +412,3 @@ class SubscribeForwarder:
     def _on_renewed_late(self) -> None:
         for owner in self.owners:
             self._partitions.wake(owner)
-
-    async def _reload(self, topic: Topic) -> None:
-        await self._following.reload(topic)

@@ -62,7 +62,6 @@ from subscribe_forwarder.delivery.publishing import AckPublisher
 from subscribe_forwarder.delivery.throttling.flows import FlowReports
 from subscribe_forwarder.delivery.throttling.machine import MachineThrottle
 from subscribe_forwarder.delivery.throttling.throttling import Throttling
-from subscribe_forwarder.delivery.undelivered import find_undelivered
 from subscribe_forwarder.fleet.backlogs import exchange
 from subscribe_forwarder.fleet.backlogs.backlogs import Backlogs
 from subscribe_forwarder.fleet.backlogs.local import Holdings
@@ -79,6 +78,7 @@ from subscribe_forwarder.push.replaying import Replaying
 from subscribe_forwarder.push.requests import EndpointTokens, Requests
 from subscribe_forwarder.push.sender import Rules, Sender
 from subscribe_forwarder.push.spans import PushSpans
+from subscribe_forwarder.undelivered import find_undelivered
 
 LINK_GRACE_S = 1.0
 

@@ -169,7 +169,7 @@ async def _open_store(
         groups=range(settings.store_groups),
         secret=settings.store_secret,
         tls=tls,
-        guard=breakers,
+        guard_of=breakers.of,
     )
     await store.start(at_first_use=at_first_use)
     stack.push_async_callback(store.close)

@@ -17,7 +17,7 @@ from peering.rpc.dialling import Address
 from peering.shared_secret import SharedSecret
 from peering.tls import PeerTls
 from store_nodes.client.appender import Appender, Receipt
-from store_nodes.client.guard import GroupGuard
+from store_nodes.client.guard import GuardOf
 from store_nodes.client.leaders import LeaderTable, LogClock
 from store_nodes.client.link import NodeLink
 from store_nodes.client.watch import OnAppend, OnChange, Watch
@@ -45,7 +45,7 @@ class Connections:
         cluster_uid: bytes = b"",
         tls: PeerTls | None = None,
         own_node: int | None = None,
-        guard: GroupGuard | None = None,
+        guard_of: GuardOf | None = None,
     ) -> None:
         self.lost_after_accept = 0
         """Number of appends of durability leader or none that were answered early and then
@@ -54,7 +54,7 @@ class Connections:
         self._identity = Identity(secret=secret, cluster_uid=cluster_uid)
         self._tls = tls
         self._own_node = own_node
-        self._guard = guard
+        self._guard_of = guard_of
         self._seeds = {node: at for node, at in addresses.items() if node != own_node}
         self._links = {node: self._new_link(node, at) for node, at in self._seeds.items()}
         self._members: dict[int, tuple[NodeView, ...]] = {}
@@ -275,8 +275,8 @@ class Connections:
             self._changes[group] = asyncio.Event()
             if event is not None:
                 event.set()
-            if self._guard is not None and self.has_leader(group):
-                self._guard.has_leader(group)
+            if self._guard_of is not None and self.has_leader(group):
+                self._guard_of(group).has_leader()
             for appender in [a for a in self._busy if a.group == group]:
                 appender.kick()
             for watch in [w for w in self._watches if w.group == group]:

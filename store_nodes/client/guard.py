@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
@@ -10,24 +11,23 @@ from store_nodes.errors import OutcomeUnknown, Unavailable
 
 
 class GroupGuard(Protocol):
-    """Guards the calls that only a group's leader can answer; the product uses a circuit breaker
-    each.
+    """Guards the calls that only a group's leader can answer; the product uses a circuit breaker.
 
     It is told of appends and never refuses them: they keep their order, and their callers' own
     deadlines.
     """
 
-    def admits(self, group: int) -> bool:
+    def admits(self) -> bool:
         """Return whether a call is worth its caller's time; now and then one is, even if most are
         not.
         """
         ...
 
-    def began(self, group: int) -> int:
+    def began(self) -> int:
         """Learn that a call begins; return its number for `left`."""
         ...
 
-    def left(self, group: int, call: int, *, answered: bool | None) -> None:
+    def left(self, call: int, *, answered: bool | None) -> None:
         """Learn that a call ended.
 
         `answered` says whether the leader answered, if only with a refusal; None if that is
@@ -35,15 +35,19 @@ class GroupGuard(Protocol):
         """
         ...
 
-    def has_leader(self, group: int) -> None:
-        """Learn that a group has a connected leader, after it had none or another."""
+    def has_leader(self) -> None:
+        """Learn that the group has a connected leader, after it had none or another."""
         ...
 
 
-def tell_of_append(guard: GroupGuard, group: int, append: asyncio.Future[Any]) -> None:
+GuardOf = Callable[[int], GroupGuard]
+"""Returns the guard of a group."""
+
+
+def tell_of_append(guard: GroupGuard, append: asyncio.Future[Any]) -> None:
     """Report an append to the guard, now and when it ends."""
-    call = guard.began(group)
-    append.add_done_callback(partial(_tell_end, guard, group, call))
+    call = guard.began()
+    append.add_done_callback(partial(_tell_end, guard, call))
 
 
 def is_answer(error: BaseException | None) -> bool:
@@ -51,7 +55,7 @@ def is_answer(error: BaseException | None) -> bool:
     return not isinstance(error, Unavailable | OutcomeUnknown)
 
 
-def _tell_end(guard: GroupGuard, group: int, call: int, append: asyncio.Future[Any]) -> None:
+def _tell_end(guard: GroupGuard, call: int, append: asyncio.Future[Any]) -> None:
     """Report to the guard how an append ended."""
     answered = None if append.cancelled() else is_answer(append.exception())
-    guard.left(group, call, answered=answered)
+    guard.left(call, answered=answered)

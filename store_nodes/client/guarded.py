@@ -16,7 +16,7 @@ class GuardedCalls(Connections):
 
     def admits(self, group: int) -> bool:
         """Return whether a call that only the leader can answer is worth waiting for."""
-        return self._guard is None or self._guard.admits(group)
+        return self._guard_of is None or self._guard_of(group).admits()
 
     async def _ask_leader(
         self,
@@ -28,12 +28,12 @@ class GuardedCalls(Connections):
     ) -> calls.Answer:
         """Ask the leader as `calls.ask_leader` does; raise Unavailable if the guard refuses."""
         self.dial()
-        guard = self._guard
-        if guard is None:
+        if self._guard_of is None:
             return await calls.ask_leader(self, group, make_head, body, timeout_s=timeout_s)
-        if not self.admits(group):
+        guard = self._guard_of(group)
+        if not guard.admits():
             raise Unavailable(f"group {group} has not answered for a while")
-        call = guard.began(group)
+        call = guard.began()
         answered: bool | None = None
         try:
             answer = await calls.ask_leader(self, group, make_head, body, timeout_s=timeout_s)
@@ -42,5 +42,5 @@ class GuardedCalls(Connections):
             answered = is_answer(error)
             raise
         finally:
-            guard.left(group, call, answered=answered)
+            guard.left(call, answered=answered)
         return answer

@@ -20,12 +20,12 @@ class StoreClient(CommandCalls, ReadCalls):
     """A process's client of the store nodes; use it on one event loop.
 
     `addresses` and `groups` come from the settings; the client learns more nodes and groups from
-    the nodes. `own_node` is set for a client inside a node, which must not talk to itself. `guard`
-    learns how groups answer, and is asked before calls to their leaders.
+    the nodes. `own_node` is set for a client inside a node, which must not talk to itself. A guard
+    of `guard_of` learns how its group answers, and is asked before calls to its leader.
     """
 
     def appender(self, group: int, queue: QueueId) -> Appender:
         """Return a new session of appends to the queue."""
-        if self._guard is None:
+        if self._guard_of is None:
             return Appender(self, group, queue)
-        return Appender(self, group, queue, partial(tell_of_append, self._guard, group))
+        return Appender(self, group, queue, partial(tell_of_append, self._guard_of(group)))

@@ -89,7 +89,7 @@ class _Reply:
 
     def accepted(self) -> None:
         if self._session is not None:
-            self._session.send(Accepted(self._id))
+            self._session.connection.send_or_cut(Accepted(self._id))
 
     def appended(
         self, base_offset: int, count: int, log_time_us: int, *, duplicate: bool = False
@@ -110,7 +110,7 @@ class _Reply:
         """Send the answer once, and count the command as answered."""
         session, self._session = self._session, None
         if session is not None:
-            session.send(head)
+            session.connection.send_or_cut(head)
             session.release(self._bytes)
 
 
@@ -222,10 +222,6 @@ class ClientSession:
 
     # Replies and flow control.
 
-    def send(self, head: Head, body: Sequence[Buffer] = ()) -> None:
-        """Send a reply; if it cannot be queued, the connection ends and the client asks again."""
-        self.connection.send_or_cut(head, body)
-
     def release(self, command_bytes: int = 0) -> None:
         """Count a request as answered, and read from the client again below the bounds."""
         self._requests -= 1
@@ -271,7 +267,7 @@ class ClientSession:
         self._service.command(head.group, body, durability, head.timeout_ms, reply)
 
     def _on_ping(self, head: Ping, body: bytes) -> None:
-        self.send(Pong(head.id, tuple(self._service.leaders())))
+        self.connection.send_or_cut(Pong(head.id, tuple(self._service.leaders())))
 
     def _on_fetch(self, head: Fetch, body: bytes) -> None:
         """Answer a fetch in a task."""
@@ -282,7 +278,7 @@ class ClientSession:
                 await self._drained.wait()
                 limit = min(head.max_bytes, MAX_FETCH_BYTES)
                 result = await self._service.fetch(head.group, head.queue, head.offset, limit)
-                self.send(*_fetched(head.id, result))
+                self.connection.send_or_cut(*_fetched(head.id, result))
 
         self._run(head.id, fetch())
 
@@ -294,7 +290,7 @@ class ClientSession:
             found, log_time_us = await self._service.offsets(
                 head.group, head.queue, confirm=head.confirm
             )
-            self.send(OffsetsAre(head.id, found, log_time_us))
+            self.connection.send_or_cut(OffsetsAre(head.id, found, log_time_us))
 
         self._run(head.id, _within(head.timeout_ms, offsets()))
 
@@ -304,7 +300,7 @@ class ClientSession:
                 offset = await self._service.offset_at(head.group, head.queue, head.time_us)
             else:
                 offset = await self._service.offset_back(head.group, head.queue, head.last_bytes)
-            self.send(OffsetIs(head.id, offset))
+            self.connection.send_or_cut(OffsetIs(head.id, offset))
 
         self._run(head.id, offset_at())
 
@@ -312,14 +308,14 @@ class ClientSession:
         async def queues() -> None:
             limit = min(head.limit, MAX_QUEUES_PER_FRAME)
             found = await self._service.queues(head.group, head.after, limit)
-            self.send(QueuesAre(head.id, tuple(found)))
+            self.connection.send_or_cut(QueuesAre(head.id, tuple(found)))
 
         self._run(head.id, queues())
 
     def _on_status(self, head: Status, body: bytes) -> None:
         async def status() -> None:
             said = await self._service.status(groups=head.groups)
-            self.send(StatusIs(head.id), [msgspec.msgpack.encode(said)])
+            self.connection.send_or_cut(StatusIs(head.id), [msgspec.msgpack.encode(said)])
 
         self._run(head.id, status())
 
@@ -331,7 +327,7 @@ class ClientSession:
         try:
             stream.handle = self._service.watch(head.group, stream.sink)
         except StoreError as error:
-            self.send(failures.encode(head.id, error, decided=False))
+            self.connection.send_or_cut(failures.encode(head.id, error, decided=False))
             return
         self._watches[head.id] = stream
 
@@ -359,20 +355,20 @@ class ClientSession:
                 found, changes = await self._service.staged(
                     head.group, head.queue, head.after, limit
                 )
-                self.send(StagedAre(head.id, tuple(found), changes))
+                self.connection.send_or_cut(StagedAre(head.id, tuple(found), changes))
                 return
             changed, changes = await self._service.staged_changes(
                 head.group, head.queue, head.changes_after
             )
             overrun = changed is None
-            self.send(StagedAre(head.id, tuple(changed or ()), changes, overrun))
+            self.connection.send_or_cut(StagedAre(head.id, tuple(changed or ()), changes, overrun))
 
         self._run(head.id, staged())
 
     def _on_locate(self, head: Locate, body: bytes) -> None:
         async def locate() -> None:
             state, offset = await self._service.locate(head.group, head.queue, head.stage_number)
-            self.send(LocationIs(head.id, state, offset))
+            self.connection.send_or_cut(LocationIs(head.id, state, offset))
 
         self._run(head.id, locate())
 
@@ -384,7 +380,7 @@ class ClientSession:
                 found = await self._service.fetch_staged(
                     head.group, head.queue, head.stage_number, limit
                 )
-                self.send(*_fetched_staged(head.id, found))
+                self.connection.send_or_cut(*_fetched_staged(head.id, found))
 
         self._run(head.id, fetch_staged())
 
@@ -404,14 +400,16 @@ class ClientSession:
                 if head.offset + len(part) >= len(held.raw):
                     self._snapshot = None
                 number, size = self._snapshot_number, len(held.raw)
-                self.send(SnapshotPart(head.id, number, size, held.applied, held.oldest), [part])
+                self.connection.send_or_cut(
+                    SnapshotPart(head.id, number, size, held.applied, held.oldest), [part]
+                )
 
         self._run(head.id, snapshot())
 
     def _on_unknown(self, head: Unknown) -> None:
         if head.number in REQUESTS:
             error = NotSupported(f"requests of type {head.number}")
-            self.send(failures.encode(head.id, error, decided=False))
+            self.connection.send_or_cut(failures.encode(head.id, error, decided=False))
 
     def _on_goodbye(self, head: Goodbye, body: bytes) -> None:
         self.connection.abort(f"goodbye: {head.text}")
@@ -431,7 +429,7 @@ class ClientSession:
         try:
             await call
         except StoreError as error:
-            self.send(failures.encode(request_id, error, decided=False))
+            self.connection.send_or_cut(failures.encode(request_id, error, decided=False))
         except Exception:
             # This is a bug: the client cannot be left waiting, and its other calls cannot be
             # trusted.

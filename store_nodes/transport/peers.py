@@ -173,7 +173,7 @@ class PeerNetwork:
         It replaces an older one of that peer, which is half open since the peer's restart or a
         network failure.
         """
-        link = _PeerLink(self, connection, remote)
+        link = _PeerLink(self, self._events, connection, remote)
         connection.handler = link
         old = self._links.get(remote.node)
         if old is not None:
@@ -192,18 +192,6 @@ class PeerNetwork:
             del self._links[node]
             _log.info("peer lost", peer=node, reason=reason)
             self._events.on_lost(node)
-
-    def message(self, node: int, group: int, payload: bytes) -> None:
-        """Take a message that came in."""
-        self._events.on_message(node, group, payload)
-
-    def tail(self, node: int, tail: int) -> None:
-        """Take the end of a peer's synced log."""
-        self._events.on_tail(node, tail)
-
-    def refused(self, node: int, text: str) -> None:
-        """Learn that a peer wants this node not to come back."""
-        self._events.on_refused(node, text)
 
     def _dial(self, node: int) -> None:
         if node not in self._dialing:
@@ -265,21 +253,28 @@ class PeerNetwork:
 class _PeerLink:
     """One peer's connection, whichever side dialed."""
 
-    def __init__(self, network: PeerNetwork, connection: StoreConnection, remote: Remote) -> None:
+    def __init__(
+        self,
+        network: PeerNetwork,
+        events: PeerEvents,
+        connection: StoreConnection,
+        remote: Remote,
+    ) -> None:
         self.connection = connection
         self.remote = remote
         self._network = network
+        self._events = events
 
     def frame(self, head: Head | Unknown, body: bytes) -> None:
         if type(head) is Peer:
-            self._network.message(self.remote.node, head.group, body)
+            self._events.on_message(self.remote.node, head.group, body)
         elif isinstance(head, Ping):
             self.connection.send(Pong(head.id))
             if head.tail:
-                self._network.tail(self.remote.node, head.tail)
+                self._events.on_tail(self.remote.node, head.tail)
         elif isinstance(head, Goodbye):
             if head.code == REFUSED:
-                self._network.refused(self.remote.node, head.text)
+                self._events.on_refused(self.remote.node, head.text)
             self.connection.abort(f"goodbye: {head.text}")
         elif not isinstance(head, Pong | Unknown):
             self.connection.close(f"unexpected {type(head).__name__}")

@@ -89,7 +89,7 @@ class Choosing:
         """Settle a message whose time to live was over before it was read."""
         reader = self._reader
         if reader.keys is not None and key is not None:
-            reader.keys.admit_expired(offset, key)
+            reader.keys.order.admit(offset, key)  # it has its place until it is settled
             reader.expire(offset)
         else:
             metrics.expired.inc(reader.ledger.cursor.settle(offset, offset + 1, Settled.EXPIRED))

@@ -64,10 +64,6 @@ class KeySequencer:
         ledger.on_parked = self._park
 
     @property
-    def held(self) -> int:
-        return self.order.held
-
-    @property
     def bound(self) -> int | None:
         """From here on nothing is to be read before a flush, if so."""
         return min(self._unread, default=None)
@@ -128,10 +124,6 @@ class KeySequencer:
             self._timeless.discard(head)
             self._asked.add(head)
         return False
-
-    def admit_expired(self, offset: int, key: int) -> None:
-        """The next message read, which is to be settled at once: it has its place until then."""
-        self.order.admit(offset, key)
 
     def in_turn(self, offset: int) -> bool:
         """Return whether a ready message may be delivered: it has no key, or is the first

@@ -260,7 +260,7 @@ class Ownership:
                 if claim is None:
                     await self.drop(key)
                 elif owner is not None:
-                    owner.adopt(claim, self._partitions.dropped)
+                    owner.adopt(claim, self._partitions.hubs.dropped)
                     self._partitions.partition_adopted(owner)
                     taken.append(owner)
                 elif (owner := await self._open(claim)) is not None:
@@ -302,8 +302,8 @@ class Ownership:
     def _drop_readers(self, readers: Iterable[Reader]) -> None:
         dropped = list(readers)
         for reader in dropped:
-            self._partitions.dropped(reader)
-        self._partitions.lost(dropped)
+            self._partitions.hubs.dropped(reader)
+        self._partitions.hubs.lost(dropped)
 
     async def _let_go(self, owners: Sequence[Owner]) -> list[Owner]:
         """Return the owners that were flushed, and are forgotten by now."""

@@ -38,7 +38,7 @@ class OwnedPartitions:
     ) -> None:
         self._catalog = catalog
         self._tails = tails
-        self._hubs = hubs
+        self.hubs = hubs
         self._flusher = flusher
         self._moves = moves
         self._listeners = listeners
@@ -61,7 +61,7 @@ class OwnedPartitions:
         if not tails:
             return None
         self._listeners.moved(claim.key)
-        self._hubs.expect(claim.key)
+        self.hubs.expect(claim.key)
         return Owner(
             claim,
             tails,
@@ -100,7 +100,7 @@ class OwnedPartitions:
 
     async def partition_gained(self, owner: Owner) -> None:
         """Note that a unit serves more subscriptions than before."""
-        await self._hubs.gained(owner.key)
+        await self.hubs.gained(owner.key)
 
     def handing_over(self, readers: Sequence[Reader], unread: Sequence[CursorKey] = ()) -> None:
         """Note readers that are flushed and soon another owner's, and cursors that had no
@@ -109,18 +109,10 @@ class OwnedPartitions:
         self._handover.give(readers)
         self._handover.pass_on(unread)
 
-    def dropped(self, reader: Reader) -> None:
-        """Note that the partition or the cursor of a reader is not ours any more."""
-        self._hubs.dropped(reader)
-
-    def lost(self, readers: Sequence[Reader]) -> None:
-        """Note readers that were dropped, and that another forwarder serves now, or soon."""
-        self._hubs.lost(readers)
-
     def on_tail(self, base: Unit, lane: int) -> None:
         """Wake the readers of a lane of which more may be readable, or less kept."""
         self._listeners.grew(base)
-        for owner in self._hubs.owners.of_partition(base):
+        for owner in self.hubs.owners.of_partition(base):
             self.wake(owner, lane)
 
     def wake(self, owner: Owner, lane: int | None = None) -> None:
@@ -131,4 +123,4 @@ class OwnedPartitions:
             if reader.cursor.floor < reader.tail.first and not owner.frozen:
                 reader.lift()
                 self._flusher.note(reader)
-            self._hubs.wake((reader.cursor.key.subscription_uid,))
+            self.hubs.wake((reader.cursor.key.subscription_uid,))

@@ -230,7 +230,7 @@ class Reader:
     @property
     def held(self) -> int:
         """Messages that wait for an earlier one of their key."""
-        return 0 if self.keys is None else self.keys.held
+        return 0 if self.keys is None else self.keys.order.held
 
     @property
     def may_have_new(self) -> bool:

@@ -63,7 +63,7 @@ class Fleet:
         self.announcer = Announcer(
             self.directory,
             links,
-            on_free=self._on_free,
+            on_free=lambda units: self.claims.free(units),
             on_leaving=self._on_leaving,
             on_gone=lambda _: self.lease.renew_early(),
         )
@@ -177,9 +177,6 @@ class Fleet:
     def _on_peer(self, incarnation: bytes, opened: bool) -> None:
         if opened and not self.claims.settled:
             self.claims.kick()
-
-    def _on_free(self, units: Sequence[Unit]) -> None:
-        self.claims.free(units)
 
     def _on_leaving(self, incarnation: bytes) -> None:
         if self.members.leaves(incarnation):

@@ -156,7 +156,7 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "store_nodes/client/guarded.py",
-                "        if not self.admits(group):\n            raise Unavailable",
+                "        if not guard.admits():\n            raise Unavailable",
                 "        if False:\n            raise Unavailable",
             ),
         ),

@@ -16,7 +16,7 @@ from metadata.types import RetryPolicy
 from outbox.dead_letter import PREFIX
 from store_nodes.client import StoreClient
 from store_nodes.record_batch import Message
-from subscribe_forwarder.delivery.undelivered import find_undelivered
+from subscribe_forwarder.undelivered import find_undelivered
 from tests.integration.dead_letters.yard import LETTERS, REDRIVES, Yard, until
 from tests.integration.store_nodes.store_cluster import ready_client, running_store
 

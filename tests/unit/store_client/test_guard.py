@@ -35,7 +35,7 @@ class World:
         assert self.client.admits(NUMBER)
         self.clock.now_s += 0.1
         assert not self.client.admits(NUMBER)
-        assert self.guard.state(NUMBER) is State.OPEN
+        assert self.guard.of(NUMBER).breaker.state is State.OPEN
         return waiting
 
 
@@ -44,7 +44,7 @@ async def world() -> AsyncIterator[World]:
     store, clock = FakeStore(), Clock()
     await store.start()
     guard = GroupBreakers(clock)
-    client = store.client(guard=guard)
+    client = store.client(guard_of=guard.of)
     await client.start()
     await client.wait_ready(5)
     await client.create(NUMBER, QUEUE)
@@ -71,7 +71,7 @@ async def test_a_group_without_a_leader_is_not_waited_for_and_comes_back_at_once
     world.store.elect(2)
     await waiting
     await world.client.offsets(NUMBER, QUEUE)
-    assert world.guard.state(NUMBER) is State.CLOSED
+    assert world.guard.of(NUMBER).breaker.state is State.CLOSED
 
 
 async def test_a_leader_that_never_answers_is_tried_now_and_then(world: World) -> None:
@@ -86,7 +86,7 @@ async def test_a_leader_that_never_answers_is_tried_now_and_then(world: World) -
     mute = False
     world.clock.now_s += GROUP.open_most_s
     await world.client.delete(NUMBER, QUEUE)  # the try
-    assert world.guard.state(NUMBER) is State.CLOSED
+    assert world.guard.of(NUMBER).breaker.state is State.CLOSED
     waiting.cancel()
 
 
@@ -117,7 +117,7 @@ async def test_a_refusal_is_an_answer(world: World) -> None:
     for _ in range(GROUP.failures + 1):
         with pytest.raises(QueueSealed):
             await world.client.appender(NUMBER, QUEUE).append(b"a", 1)
-    assert world.guard.state(NUMBER) is State.CLOSED
+    assert world.guard.of(NUMBER).breaker.state is State.CLOSED
 
 
 async def test_failures_that_took_no_time_do_not_count(world: World) -> None:
@@ -125,7 +125,7 @@ async def test_failures_that_took_no_time_do_not_count(world: World) -> None:
     for _ in range(GROUP.failures + 1):
         with pytest.raises(Unavailable):
             await world.client.seal(NUMBER, QUEUE, timeout_s=0.01)
-    assert world.guard.state(NUMBER) is State.CLOSED
+    assert world.guard.of(NUMBER).breaker.state is State.CLOSED
 
 
 async def test_slow_failures_in_a_row_open_it(world: World) -> None:
@@ -135,7 +135,7 @@ async def test_slow_failures_in_a_row_open_it(world: World) -> None:
         await asyncio.sleep(0.01)
         world.clock.now_s += 3.5
         await asyncio.gather(call, return_exceptions=True)
-    assert world.guard.state(NUMBER) is State.OPEN
+    assert world.guard.of(NUMBER).breaker.state is State.OPEN
 
 
 async def test_a_leader_that_is_heard_of_is_reason_enough(world: World) -> None:
@@ -147,5 +147,5 @@ async def test_a_leader_that_is_heard_of_is_reason_enough(world: World) -> None:
     assert not world.client.admits(NUMBER)
     world.store.elect(2)
     await until(lambda: world.client.has_leader(NUMBER))
-    assert world.guard.state(NUMBER) is State.CLOSED
+    assert world.guard.of(NUMBER).breaker.state is State.CLOSED
     assert world.client.admits(NUMBER)

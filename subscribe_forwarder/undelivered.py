@@ -9,35 +9,27 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Protocol
 
 from edge.problem import Problem
 from metadata.errors import MetadataError
 from metadata.subscriptions.dead_letters import DeadLetterRepository
 from store_nodes.errors import StoreError
 from subscribe_forwarder.delivery.dead_letter_writer import DeadLetterWriter
-from subscribe_forwarder.delivery.hub import Hub
+from subscribe_forwarder.forwarder import SubscribeForwarder
 
 LOOK_EVERY_S = 10.0
 MAX_SUBSCRIPTIONS = 1000
-"""Looked at in one go."""
-
-
-class Forwarder(Protocol):
-    """The part of `forwarder.SubscribeForwarder` that it uses."""
-
-    def not_ready_reason(self) -> str | None: ...
-    async def hub(self, tenant_id: bytes, name: str, *, part: bool) -> Hub: ...
+"""The limit of subscriptions in one look."""
 
 
 async def find_undelivered(
     letters: DeadLetterRepository,
-    forwarder: Forwarder,
+    forwarder: SubscribeForwarder,
     dead_letter_writer: DeadLetterWriter,
     *,
     look_every_s: float = LOOK_EVERY_S,
 ) -> None:
-    """Work for ever."""
+    """Look every `look_every_s` seconds, for ever."""
     while True:
         if forwarder.not_ready_reason() is None:
             with suppress(MetadataError):
