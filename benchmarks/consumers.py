@@ -1,10 +1,11 @@
 """Consumers beside each other: `python -m benchmarks.consumers [--messages 100000] [--rounds 3]`.
 
 A backlog of 1 KB messages is drained with explicit acks: ours by pull + ack (pages of 500 over four
-connections) and by stream + ack (four streams, what came while the last ack was out is acked next),
-RabbitMQ by consumers of a quorum queue (prefetch 500), NATS by pull consumers. Prints deliveries a
-second, server CPU a message and, of ours, Postgres transactions a message. Fails when ours need
-0.05 transactions a message or more. One JSON line each.
+connections), by stream + ack (four streams, where all that came while the last ack was out is acked
+next), and by the SDK in two processes, which pulls pages in binary; RabbitMQ by consumers of a
+quorum queue (prefetch 500), NATS by pull consumers. Prints deliveries a second, server CPU a
+message and, of ours, Postgres transactions a message. Fails when ours need 0.05 transactions a
+message or more. One JSON line each.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import asyncpg
 
 from benchmarks.cache import peers_python
 from benchmarks.nats_cluster import NatsCluster
-from benchmarks.packetboat_cluster import PacketboatCluster, pause, run_load
+from benchmarks.packetboat_cluster import PacketboatCluster, pause, run_load, run_sdk_load
 from benchmarks.rabbit_cluster import RabbitCluster
 from harness.measure import median
 from harness.processes import NotReady
@@ -57,13 +58,17 @@ class Ours:
     def cases(self) -> Iterator[Case]:
         yield "pull + ack", lambda: self._drain("drain")
         yield "stream + ack", lambda: self._drain("stream")
+        yield "SDK pull + ack", lambda: self._drain("sdk")
 
     def _drain(self, case: str) -> Row:
         options = {"topic": TOPIC, "messages": self._messages, "encoding": "msgpack"}
         run_load(self._cluster, "batch", seconds=120, **options)
         pause(STATISTICS_S)
         before, parts = asyncio.run(self._transactions()), self._cluster.cpu_by_part()
-        row = run_load(self._cluster, case, seconds=DRAIN_S, subscription=TOPIC)
+        if case == "sdk":
+            row = run_sdk_load(self._cluster, "drain", TOPIC, DRAIN_S)
+        else:
+            row = run_load(self._cluster, case, seconds=DRAIN_S, subscription=TOPIC)
         after = self._cluster.cpu_by_part()
         pause(STATISTICS_S)
         row["transactions"] = asyncio.run(self._transactions()) - before

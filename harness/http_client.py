@@ -95,10 +95,17 @@ async def connect(host: str, port: int) -> Connection:
 
 
 def request(
-    method: str, path: str, token: str, body: bytes = b"", content_type: str = "application/json"
+    method: str,
+    path: str,
+    token: str,
+    body: bytes = b"",
+    content_type: str = "application/json",
+    accept: str = "",
 ) -> bytes:
     """Return the bytes of a whole request."""
     head = f"{method} {path} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {token}\r\n"
+    if accept:
+        head += f"Accept: {accept}\r\n"
     if body or method != "GET":
         head += f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n"
     return head.encode() + b"\r\n" + body

@@ -35,6 +35,8 @@ from openapi.contract import (
 )
 from openapi.publish import PublishedMessage
 
+PAGE_TYPE = "application/vnd.packetboat.page"
+"""The media type of a page of messages in binary."""
 MAX_MESSAGES_AT_ONCE = 1000
 MaxMessages = Annotated[int, Meta(ge=1, le=MAX_MESSAGES_AT_ONCE)]
 ShortText = Annotated[str, Meta(max_length=1024)]
@@ -129,7 +131,8 @@ class MessageChoice(Body):
     message_ids: MessageIds | UnsetType = UNSET
     """The ids of the messages."""
     ack_ids: MessageIds | UnsetType = UNSET
-    """The ack ids of the deliveries."""
+    """The ack ids of the deliveries, of 1,000 messages at most; one id may name several messages of
+    a page."""
 
 
 class AckRequest(MessageChoice):
@@ -137,12 +140,13 @@ class AckRequest(MessageChoice):
 
 
 class ItemFailure(OpenAnswer, kw_only=True):
-    """The reason that one item failed."""
+    """The reason that one item failed, or one message of an item that names several."""
 
     index: int
     """The place of the item in the request, from 0."""
     ack_id: str | UnsetType = UNSET
-    """The ack id that the request named, where it named one."""
+    """The ack id that the request named, where it named one; that of the one message where only
+    this message of several failed."""
     message_id: str | UnsetType = UNSET
     """The message id that the request named, where it named one."""
     status: int
@@ -270,6 +274,16 @@ TICKET = Parameter(
     Annotated[str, Meta(max_length=8192)],
 )
 
+PULLED = Success(
+    200,
+    (
+        "Leased messages; none when there were none in time. JSON, or by `Accept` a page in "
+        "binary, whose form docs/guides/pull.md has."
+    ),
+    Pulled,
+    others={PAGE_TYPE: Annotated[str, Meta(extra_json_schema={"format": "binary"})]},
+)
+
 OPERATIONS = table(
     "consume",
     Operation(
@@ -292,7 +306,7 @@ OPERATIONS = table(
             AFFINITY,
             PACKETBOAT_CONSUMER,
         ),
-        answers=(ok(Pulled, "Leased messages; none when there were none in time."),),
+        answers=(PULLED,),
         problems=(CONFLICT,),
         head=False,
     ),
@@ -316,7 +330,7 @@ OPERATIONS = table(
             AFFINITY,
             PACKETBOAT_CONSUMER,
         ),
-        answers=(ok(Pulled, "Leased messages; none when there were none in time."),),
+        answers=(PULLED,),
         problems=(CONFLICT,),
         head=False,
     ),
@@ -414,7 +428,7 @@ OPERATIONS = table(
         ),
         body=PullRequest,
         body_required=False,
-        answers=(ok(Pulled, "Leased messages; none when there were none in time."),),
+        answers=(PULLED,),
     ),
     Operation(
         id="ack",

@@ -251,9 +251,9 @@ class Acks:
                 tenant_of(scope), hub, readers, named, request.publish, forwarder.now
             )
             hub.settled()
-            forwarder.usage.count(hub.subscription.tenant_id, ACKS, len(ids.texts))
+            forwarder.usage.count(hub.subscription.tenant_id, ACKS, named.messages)
             answer = Acked(
-                len(ids.texts),
+                named.messages,
                 [],
                 published=[AckedOutput(each) for each in published.message_ids],
                 duplicate=published.duplicate,
@@ -261,17 +261,18 @@ class Acks:
             await respond(send, 200, _encode(answer))
             return
         exactly_once = hub.subscription.delivery == "exactly_once"
-        new = 0
-        touched = [readers[place] for place in named.places]
-        for reader, places in zip(touched, named.places.values(), strict=True):
+        refused, new = len(named.failures), 0
+        touched = [readers[lane] for lane in named.places]
+        for reader, lane in zip(touched, named.places, strict=True):
             if exactly_once:
-                places = self._held(reader, places, named.failures)
-            new += reader.acked(sorted([place.offset for place in places]))
+                new += reader.acked(self._held(reader, named.each(lane), named.failures))
+            else:
+                new += reader.acked(named.offsets(lane))
         hub.settled()
         await forwarder.flusher.commit(touched, acked=new)
         metrics.acked.inc(new)
         forwarder.usage.count(hub.subscription.tenant_id, ACKS, new)
-        await respond(send, 200, _results(Acked, ids, named.failures))
+        await respond(send, 200, _results(Acked, ids, named, refused))
 
     async def _nack(self, scope: Scope, body: bytes, send: Send) -> None:
         """Nack messages durably: they are delivered again after the given delay, or the policy's.
@@ -356,32 +357,33 @@ class Acks:
         forwarder.require_lease()
         readers = hub.readers.copy()
         named = await self._named(hub, readers, ids)
+        refused = len(named.failures)
         named.failures.extend(Failure(item, lease_expired()) for item in named.gone)
         now = forwarder.now()
         touched = [readers[lane] for lane in named.places]
         _require_owned(touched)
         done = 0
-        for reader, places in zip(touched, named.places.values(), strict=True):
+        for reader, lane in zip(touched, named.places, strict=True):
             reader.ledger.expire(now)
-            for place in places:
+            for place in named.each(lane):
                 problem = lease_of(reader, place)
                 if problem is None and not act(reader, place, now):
                     problem = lease_expired()
                 if problem is None:
                     done += 1
                 else:
-                    named.failures.append(Failure(place.item, problem))
+                    named.failures.append(place.failed(problem))
         if ended is not None:
             metrics.lease_ended.labels(ended).inc(done)
         if durably or hub.subscription.delivery == "exactly_once":
             await forwarder.flusher.commit(touched, what)
         hub.dispatch()
-        await respond(send, 200, _results(Done, ids, named.failures))
+        await respond(send, 200, _results(Done, ids, named, refused))
 
     def _held(
-        self, reader: Reader, places: Sequence[LaneItem], failures: list[Failure]
-    ) -> list[LaneItem]:
-        """Return the acks of an exactly-once subscription whose lease holds the message.
+        self, reader: Reader, places: Iterable[LaneItem], failures: list[Failure]
+    ) -> list[int]:
+        """Return the offsets, ascending, that acks name whose exactly-once lease is held.
 
         Repeats of an ack are no failure, and nothing to do.
         """
@@ -392,10 +394,10 @@ class Acks:
         for place in places:
             lease = place.offset, place.epoch, place.attempt
             if reader.ledger.held.holds(*lease):
-                held.append(place)
+                held.append(place.offset)
             elif not reader.ledger.held.acked_under(*lease):
-                failures.append(Failure(place.item, lease_expired()))
-        return held
+                failures.append(place.failed(lease_expired()))
+        return sorted(held)
 
     async def _named(self, hub: Hub, readers: Mapping[Lane, Reader], ids: Ids) -> Named:
         """Return the messages that ids name; read the topic again if it may have grown."""
@@ -423,15 +425,18 @@ def _require_owned(readers: Iterable[Reader]) -> None:
         raise unavailable("subscription", "A partition is being taken over; ask again.")
 
 
-def _results(kind: type[Acked | Done], ids: Ids, failures: list[Failure]) -> bytes:
-    """Return the JSON of an answer that lists the items that failed."""
-    failures.sort(key=lambda failure: failure.item)
-    results = [_failed(ids, failure) for failure in failures]
-    return _encode(kind(len(ids.texts) - len(failures), results))
+def _results(kind: type[Acked | Done], ids: Ids, named: Named, refused: int) -> bytes:
+    """Return the JSON of an answer that lists what failed.
+
+    `refused` of the failures are of ids that name nothing; each other one is of one message.
+    """
+    done = named.messages - (len(named.failures) - refused)
+    named.failures.sort(key=lambda failure: failure.item)
+    return _encode(kind(done, [_failed(ids, failure) for failure in named.failures]))
 
 
 def _failed(ids: Ids, failure: Failure) -> ItemFailure:
-    text, problem = ids.texts[failure.item], failure.problem
+    text, problem = failure.ack_id or ids.texts[failure.item], failure.problem
     return ItemFailure(
         index=failure.item,
         ack_id=text if ids.field == "ack_id" else UNSET,

@@ -12,13 +12,15 @@ misdirected (peers.py), before anything is done.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, repeat
 from typing import NamedTuple
 
 from edge import message_id
 from edge.message_id import BadMessageId, MessageId
-from edge.problem import Problem
+from edge.problem import FieldError, Problem, invalid
 from metadata.types import Epoch, Subscription, Topic
+from openapi.consume import MAX_IDS
 from peering.shared_secret import SharedSecret
 from subscribe_forwarder.delivery import ack_id
 from subscribe_forwarder.delivery.ack_id import BadAckId, Head, Minter
@@ -45,28 +47,76 @@ class Ids(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """One item that was not done; `item` is its place in the request."""
+    """One item that was not done, or one message of it; `item` is its place in the request."""
 
     item: int
     problem: Problem
+    ack_id: str | None = None
+    """The ack id of the one message, where the item names several."""
 
 
 class LaneItem(NamedTuple):
-    """One item of a lane. From an ack id, `attempt` and `epoch` name the lease meant."""
+    """One message of a lane. From an ack id, `attempt` and `epoch` name the lease meant."""
 
     item: int
     offset: int
     attempt: int = 0
     epoch: Epoch = Epoch(0, 0)
+    ack_id: str | None = None
+    """The ack id of the message, where its item names several."""
+
+    def failed(self, problem: Problem) -> Failure:
+        """Return the failure of this message."""
+        return Failure(self.item, problem, self.ack_id)
+
+
+class LaneItems(NamedTuple):
+    """Messages of a lane as columns of equal length; those from ack ids are of one epoch."""
+
+    items: Sequence[int]
+    offsets: Sequence[int]
+    attempts: Sequence[int] | None = None
+    epoch: Epoch = Epoch(0, 0)
+    token: str = ""
+    """The token of the page, where they are named by one page ack id."""
+    numbers: Sequence[int] = ()
+    """The numbers in the page of messages that one page ack id names."""
+
+    def each(self) -> Iterator[LaneItem]:
+        """Yield the messages one by one."""
+        attempts = repeat(0) if self.attempts is None else self.attempts
+        ack_ids: Iterable[str | None] = repeat(None)
+        if self.token:
+            ack_ids = [f"{self.token}.{number}" for number in self.numbers]
+        for item, offset, attempt, name in zip(
+            self.items, self.offsets, attempts, ack_ids, strict=False
+        ):
+            yield LaneItem(item, offset, attempt, self.epoch, name)
 
 
 class Named(NamedTuple):
     """The items by lane, in the order given, and those that name nothing. `gone` are those
     whose message is no longer stored, which makes them settled."""
 
-    places: dict[Lane, list[LaneItem]]
+    places: dict[Lane, list[LaneItems]]
     failures: list[Failure]
     gone: list[int]
+
+    @property
+    def messages(self) -> int:
+        """The number of messages that are named."""
+        lanes = self.places.values()
+        return len(self.gone) + sum([len(each.offsets) for lane in lanes for each in lane])
+
+    def offsets(self, lane: Lane) -> list[int]:
+        """Return the offsets that are named of a lane, ascending; repeats are possible."""
+        offsets = [offset for items in self.places[lane] for offset in items.offsets]
+        offsets.sort()
+        return offsets
+
+    def each(self, lane: Lane) -> Iterator[LaneItem]:
+        """Yield the items of a lane one by one."""
+        return chain.from_iterable([items.each() for items in self.places[lane]])
 
 
 async def resolve(
@@ -119,27 +169,77 @@ def _by_ack_ids(
     key: SharedSecret,
 ) -> Named:
     """Return the messages that ack ids name, with a failure for each bad id."""
-    places: dict[Lane, list[LaneItem]] = {}
-    failures: list[Failure] = []
+    named = Named({}, [], [])
     minters = {reader.minter.prefix: reader.minter for reader in readers.values()}
-    for index, text in enumerate(texts):
+
+    def minter_of(text: str) -> Minter:
         prefix = text[: ack_id.HEAD_CHARS]
+        if prefix not in minters:
+            minters[prefix] = Minter(ack_id.parse_head(text), key)
+        return minters[prefix]
+
+    by_prefix: dict[str, list[int]] = {}
+    for item, text in enumerate(texts):
+        if not ack_id.is_page_id(text):
+            by_prefix.setdefault(text[: ack_id.HEAD_CHARS], []).append(item)
+            continue
         try:
-            minter = minters.get(prefix)
-            if minter is None:
-                minter = minters[prefix] = Minter(ack_id.parse_head(text), key)
-            attempt, offset = minter.open(text)
+            minter = minter_of(text)
+            page = minter.open_page(text)
         except BadAckId as error:
-            failures.append(Failure(index, _bad_ack_id(str(error))))
+            named.failures.append(Failure(item, _bad_ack_id(str(error))))
             continue
-        head = minter.head
-        problem = _misfit(head, subscription, readers)
-        if problem is not None:
-            failures.append(Failure(index, problem))
+        token, items = text.partition(".")[0], [item] * len(page.offsets)
+        of = LaneItems(items, page.offsets, page.attempts, minter.head.epoch, token, page.numbers)
+        _add(named, minter.head, of, subscription, readers)
+    for items in by_prefix.values():
+        try:
+            minter = minter_of(texts[items[0]])
+        except BadAckId as error:
+            named.failures.extend(Failure(item, _bad_ack_id(str(error))) for item in items)
             continue
-        place = LaneItem(index, offset, attempt, head.epoch)
-        places.setdefault(Lane(head.partition, head.lane), []).append(place)
-    return Named(places, failures, [])
+        of = _opened(minter, texts, items, named.failures)
+        _add(named, minter.head, of, subscription, readers)
+    if named.messages > MAX_IDS:
+        raise invalid(
+            "A request names too many messages.",
+            [FieldError("ack_ids", f"at most {MAX_IDS} messages together")],
+        )
+    return named
+
+
+def _add(
+    named: Named,
+    head: Head,
+    items: LaneItems,
+    subscription: Subscription,
+    readers: Mapping[Lane, Reader],
+) -> None:
+    """Add messages named by ack ids of one head; they fail if that does not fit."""
+    problem = _misfit(head, subscription, readers)
+    if problem is not None:
+        named.failures.extend(Failure(item, problem) for item in dict.fromkeys(items.items))
+    elif items.items:
+        named.places.setdefault(Lane(head.partition, head.lane), []).append(items)
+
+
+def _opened(
+    minter: Minter, texts: Sequence[str], items: list[int], failures: list[Failure]
+) -> LaneItems:
+    """Return the items whose ids are whole; each of the others is a failure."""
+    try:
+        leases = minter.open_all([texts[item] for item in items])
+    except BadAckId:
+        leases, whole = [], []
+        for item in items:
+            try:
+                leases.append(minter.open(texts[item]))
+                whole.append(item)
+            except BadAckId as error:
+                failures.append(Failure(item, _bad_ack_id(str(error))))
+        items = whole
+    offsets, attempts = [offset for _, offset in leases], [attempt for attempt, _ in leases]
+    return LaneItems(items, offsets, attempts, minter.head.epoch)
 
 
 def _misfit(
@@ -166,7 +266,9 @@ def _require_here(
             raise misdirected()
         if not fresh:
             raise UnknownPartition
-        named.failures.extend(Failure(place.item, _stale()) for place in named.places.pop(lane))
+        items = dict.fromkeys(place.item for place in named.each(lane))
+        named.failures.extend(Failure(item, _stale()) for item in items)
+        del named.places[lane]
 
 
 def _has(topic: Topic, lane: Lane) -> bool:
@@ -232,7 +334,7 @@ def _place(
     if reader is None or not reader.cursor.start <= offset < reader.cursor.read_to:
         named.failures.append(Failure(index, _not_delivered()))
     else:
-        named.places.setdefault(lane, []).append(LaneItem(index, offset))
+        named.places.setdefault(lane, []).append(LaneItems([index], [offset]))
 
 
 def _ack_id_required() -> Problem:

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from edge.asgi import Receive, Scope, Send, read_body, respond
+from edge.asgi import Receive, Scope, Send, header, read_body, respond
 from edge.departure import departure, disconnected, ended_by, unwatch
 from edge.problem import Problem, unavailable
 from openapi.consume import OPERATIONS
@@ -29,7 +29,7 @@ from subscribe_forwarder.api.places import query_of
 from subscribe_forwarder.api.requests import PullRequest
 from subscribe_forwarder.api.trace import DeliveryRecorder
 from subscribe_forwarder.delivery.hub import Hub
-from subscribe_forwarder.delivery.reading.render import pull_body
+from subscribe_forwarder.delivery.pages import Encoding, encoding_of
 from subscribe_forwarder.delivery.sending import to_send
 from subscribe_forwarder.delivery.wait_list import Delivery, PullWaiter, Want
 from subscribe_forwarder.fleet.proxy.attending import ATTENDS_S, Attending
@@ -46,7 +46,6 @@ NO_STORE = [(b"cache-control", b"no-store")]
 BODY_READ = "packetboat.body_read"
 """Scope key of a pull whose body is read."""
 MAX_GET_BODY_BYTES = 64 * 1024
-_EMPTY = pull_body([])
 OPERATION = OPERATIONS["pull"].route
 """The operation for which owners are asked, whatever form the client's pull has."""
 HEAD_START_S = 0.02
@@ -165,7 +164,8 @@ class RoutedPull:
             return False
         self._race.over = True
         self._raise_problem(found)
-        await empty(self._send)
+        guarantee = found.subscription.delivery
+        await empty(self._send, encoding_of(header(self._scope, b"accept"), guarantee))
         return True
 
     def _attend(self, found: Found) -> None:
@@ -342,7 +342,7 @@ class PullsHere:
         else:
             delivery = hub.pull_now(want) or await self._looked(hub, want)
         if delivery is None:
-            await empty(send)
+            await empty(send, encoding_of(header(scope, b"accept"), hub.subscription.delivery))
         else:
             await self._answer(scope, send, request, hub, delivery)
 
@@ -368,6 +368,7 @@ class PullsHere:
         """
         forwarder, trace = self._forwarder, self._trace
         guarantee = hub.subscription.delivery
+        encoding = encoding_of(header(scope, b"accept"), guarantee)
         try:
             if not await _won(scope):
                 metrics.pulls.labels("lost").inc()
@@ -379,9 +380,10 @@ class PullsHere:
             hub.dispatch()
             raise
         try:
-            body = pull_body(await to_send(delivery, guarantee, forwarder.flusher))
+            messages = await to_send(delivery, guarantee, forwarder.flusher, encoding)
             forwarder.require_lease()
-            await respond(send, 200, body, headers=NO_STORE)
+            body = encoding.body(messages)
+            await respond(send, 200, body, encoding.content_type, NO_STORE)
         except BaseException:
             metrics.pulls.labels("unsent").inc()
             if trace is not None:
@@ -423,10 +425,10 @@ async def _won(scope: Scope) -> bool:
     return race is None or bool(await race())
 
 
-async def empty(send: Send) -> None:
+async def empty(send: Send, encoding: Encoding) -> None:
     """There was nothing in time."""
     metrics.pulls.labels("empty").inc()
-    await respond(send, 200, _EMPTY, headers=NO_STORE)
+    await respond(send, 200, encoding.body([]), encoding.content_type, NO_STORE)
 
 
 async def wait(

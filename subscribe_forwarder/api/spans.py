@@ -39,7 +39,7 @@ class DeliverySpans:
 
 def _publishers(delivery: Delivery) -> Iterator[TraceContext]:
     for part in delivery.taken:
-        for batch, index in part.places:
+        for batch, index in part.messages():
             message = batch.messages()[index]
             if message.traceparent is not None:
                 yield TraceContext(message.traceparent, message.tracestate)

@@ -27,6 +27,7 @@ from subscribe_forwarder.api.requests import StreamRequest
 from subscribe_forwarder.api.stream_lines import Stalled, StreamResponse
 from subscribe_forwarder.api.trace import DeliveryRecorder
 from subscribe_forwarder.delivery.hub import Hub
+from subscribe_forwarder.delivery.pages import JSON
 from subscribe_forwarder.delivery.sending import to_send
 from subscribe_forwarder.delivery.wait_list import Delivery, Want
 from subscribe_forwarder.delivery.window import Window
@@ -294,7 +295,8 @@ class OwnPart(StreamPart):
     async def _deliver(self, delivery: Delivery) -> None:
         hub, forwarder = self._opened, self._forwarder
         try:
-            messages = await to_send(delivery, hub.subscription.delivery, forwarder.flusher)
+            guarantee = hub.subscription.delivery
+            messages = await to_send(delivery, guarantee, forwarder.flusher, JSON)
             forwarder.require_lease()
             if messages:
                 response = self._response

@@ -90,8 +90,8 @@ def _only(readers: Mapping[Lane, Reader], named: Named) -> tuple[Reader, Sequenc
         raise _of(named.failures[0])
     if len(named.places) != 1 or named.gone:
         raise several_partitions()
-    ((lane, places),) = named.places.items()
-    return readers[lane], places
+    (lane,) = named.places
+    return readers[lane], list(named.each(lane))
 
 
 def several_partitions() -> Problem:
@@ -105,7 +105,7 @@ def _require_leases(reader: Reader, places: Sequence[LaneItem]) -> None:
     for place in places:
         lease = place.offset, place.epoch, place.attempt
         if not reader.ledger.held.holds(*lease) and not reader.ledger.held.acked_under(*lease):
-            raise _of(Failure(place.item, lease_expired()))
+            raise _of(place.failed(lease_expired()))
 
 
 def _of(failure: Failure) -> Problem:

@@ -45,7 +45,7 @@ class DeliveryTrace:
         messages = [
             [*part.reader.place, offset, part.reader.ledger.attempt(offset)]
             for part in delivery.taken
-            for offset in (batch.base + index for batch, index in part.places)
+            for offset in part.offsets
         ]
         line = {
             "time_us": time_ns() // 1000,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from subscribe_forwarder import metrics
-from subscribe_forwarder.delivery.reading.batch import Batch
+from subscribe_forwarder.delivery.reading.batch import Batch, BatchRange, add_range
 from subscribe_forwarder.delivery.reading.judgement import Judgement, Run
 from subscribe_forwarder.delivery.state.cursor import Settled
 
@@ -31,10 +31,10 @@ class Choosing:
     """One pass over new messages of one batch; `known`: they were read before a takeover."""
 
     def __init__(
-        self, reader: Reader, places: list[tuple[Batch, int]], limits: PullLimits, now_us: int
+        self, reader: Reader, ranges: list[BatchRange], limits: PullLimits, now_us: int
     ) -> None:
         self._reader = reader
-        self._places = places
+        self._ranges = ranges
         self._limits = limits
         self._now_us = now_us
 
@@ -78,10 +78,7 @@ class Choosing:
                 continue
             limits.new -= 1
             if keys is None or key is None or keys.admit(offset, key, expires_us):
-                self._places.append((batch, index))
-                limits.taken += 1
-                limits.max_messages -= 1
-                limits.max_bytes -= size
+                add_range(self._ranges, batch, index, limits.take(batch, index, index + 1))
             index += 1
         return base + index
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
+from subscribe_forwarder.delivery.reading.batch import Batch
 from subscribe_forwarder.delivery.reading.judgement import Turn
 
 MAX_SCAN = 4_096
@@ -32,3 +35,19 @@ class PullLimits:
     def full(self) -> bool:
         """Whether the pull takes no more messages or bytes."""
         return self.max_messages <= 0 or self.max_bytes <= 0
+
+    def take(self, batch: Batch, low: int, high: int) -> int:
+        """Take messages of a batch from the index `low` on; return the index where it stopped.
+
+        It stops at `high`, or where a limit is reached: then the pull is full. A pull that has
+        taken nothing takes its first message, whatever its size.
+        """
+        high = min(high, low + self.max_messages)
+        sizes = batch.sizes()
+        upto = bisect_right(sizes, sizes[low] + self.max_bytes, low, high + 1) - 1
+        if upto < high and not self.taken:
+            upto = max(upto, low + 1)
+        self.taken += upto - low
+        self.max_messages -= upto - low
+        self.max_bytes = self.max_bytes - sizes[upto] + sizes[low] if upto == high else 0
+        return upto

@@ -12,7 +12,7 @@ the loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from metadata.delivery.deliveries import OpenDelivery
@@ -24,9 +24,8 @@ from subscribe_forwarder.delivery.ack_id import Head, Minter
 from subscribe_forwarder.delivery.choosing import Choosing
 from subscribe_forwarder.delivery.key_sequencer import KeySequencer, ParkedKey
 from subscribe_forwarder.delivery.pull_limits import PullLimits
-from subscribe_forwarder.delivery.reading.batch import Batch
+from subscribe_forwarder.delivery.reading.batch import Batch, BatchRange, add_range
 from subscribe_forwarder.delivery.reading.judgement import Judgement
-from subscribe_forwarder.delivery.reading.render import delivery
 from subscribe_forwarder.delivery.reading.tail import Tail
 from subscribe_forwarder.delivery.selection.selection import Selection
 from subscribe_forwarder.delivery.state.cursor import Cursor, Settled
@@ -42,28 +41,37 @@ PAUSED_KEYS = "blocked_by_keys"
 
 class Taken(NamedTuple):
     """The messages that one pull took from one reader: leased, in the order of delivery,
-    not yet rendered.
+    not yet encoded.
     """
 
     reader: Reader
     grant: Grant
-    places: list[tuple[Batch, int]]
+    ranges: list[BatchRange]
     minter: Minter
 
-    def render(self) -> list[bytes]:
-        """Return the messages as JSON, each with its ack id and its attempt."""
-        ledger, minter = self.reader.ledger, self.minter
-        renderer = self.reader.tail.renderer
-        failures = ledger.has_failures
-        rendered = []
-        attempt = turn = 1
-        for batch, index in self.places:
-            offset = batch.base + index
-            if failures:
-                attempt, turn = ledger.attempt(offset), ledger.exact.turn(offset)
-            ack_id = minter.mint(offset, turn)
-            rendered.append(delivery(batch.fragment(index, renderer), ack_id, attempt))
-        return rendered
+    @property
+    def message_count(self) -> int:
+        """The number of messages."""
+        return sum([one.high - one.low for one in self.ranges])
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the messages' data."""
+        return sum([one.size_bytes for one in self.ranges])
+
+    @property
+    def offsets(self) -> list[int]:
+        """The offsets of the messages, in the order of delivery."""
+        offsets: list[int] = []
+        for one in self.ranges:
+            offsets += one.offsets
+        return offsets
+
+    def messages(self) -> Iterator[tuple[Batch, int]]:
+        """Yield each message as its batch and its index there."""
+        for batch, low, high in self.ranges:
+            for index in range(low, high):
+                yield batch, index
 
 
 class Reader:
@@ -247,26 +255,29 @@ class Reader:
         self.end_leases(now)
         self.lift()
         scan, limit = self.scan, self.limit
-        places: list[tuple[Batch, int]] = []
+        ranges: list[BatchRange] = []
         again = 0
         try:
             if self.keys is not None and not self._in_order(self.keys, now_us):
                 return None
-            self._take_again(places, limits, now_us)
-            again = len(places)
-            self._take_new(places, limits, now_us)
+            before = limits.taken
+            self._take_again(ranges, limits, now_us)
+            again = limits.taken - before
+            self._take_new(ranges, limits, now_us)
         except BadBatch as error:
             self.tail.unreadable(error)
         assert limit is None or self.scan <= max(limit, scan), (
             f"read to {self.scan}, beyond the barrier at {limit}"
         )
-        if not places:
+        if not ranges:
             return None
         if again:
             metrics.redelivered.inc(again)
-        offsets = [batch.base + index for batch, index in places]
+        offsets: list[int] = []
+        for one in ranges:
+            offsets += one.offsets
         grant = self.ledger.lease(offsets, now, deadline_ms)
-        return Taken(self, grant, places, self.minter)
+        return Taken(self, grant, ranges, self.minter)
 
     def end_leases(self, now: Now) -> None:
         """End leases whose deadline has come."""
@@ -336,7 +347,7 @@ class Reader:
             self.expire(offset)
         return True
 
-    def _take_again(self, places: list[tuple[Batch, int]], limits: PullLimits, now_us: int) -> None:
+    def _take_again(self, ranges: list[BatchRange], limits: PullLimits, now_us: int) -> None:
         """Choose messages to deliver again, as far as there is room and they are cached."""
         ledger, keys, selection = self.ledger, self.keys, self.selection
         while not limits.full and (offset := ledger.leases.peek_ready()) is not None:
@@ -353,7 +364,7 @@ class Reader:
                 self.expire(offset)
                 continue
             index = offset - batch.base
-            messages = batch.messages()
+            batch.messages()
             if selection is not None:
                 judgement = self.judge(batch, index, limits, index + 1)
                 if judgement is not None and judgement.upto <= index:
@@ -361,18 +372,14 @@ class Reader:
                     return
                 if judgement is not None and self._settled_instead(judgement, index):
                     continue
-            size = len(messages[index].data)
-            if size > limits.max_bytes and limits.taken:
-                limits.max_bytes = 0
-                return
-            ledger.leases.take_ready()
             if batch.expires and batch.expired(index, now_us):
+                ledger.leases.take_ready()
                 self.expire(offset)
                 continue
-            places.append((batch, index))
-            limits.taken += 1
-            limits.max_messages -= 1
-            limits.max_bytes -= size
+            if limits.take(batch, index, index + 1) == index:
+                return
+            ledger.leases.take_ready()
+            add_range(ranges, batch, index, index + 1)
 
     def judge(
         self, batch: Batch, index: int, limits: PullLimits, upto: int | None = None
@@ -393,7 +400,7 @@ class Reader:
         metrics.not_delivered.labels(how.name.lower()).inc(count)
         return True
 
-    def _take_new(self, places: list[tuple[Batch, int]], limits: PullLimits, now_us: int) -> None:
+    def _take_new(self, ranges: list[BatchRange], limits: PullLimits, now_us: int) -> None:
         """Choose new messages from `scan` on, as far as there is room and they are cached."""
         end = self.end
         known_to = self.cursor.read_to
@@ -418,10 +425,10 @@ class Reader:
                 break
             known = offset < known_to
             if self._plain(batch, offset, limits):
-                upto = self._take_run(places, limits, batch, offset, gap_end, now_us, known)
+                upto = self._take_run(ranges, limits, batch, offset, gap_end, now_us, known)
             else:
                 stop = min(batch.end, gap_end)
-                choosing = Choosing(self, places, limits, now_us)
+                choosing = Choosing(self, ranges, limits, now_us)
                 upto = choosing.go_over(batch, offset, stop, known=known)
             self.scan = upto
             self.ledger.classify(upto)
@@ -432,7 +439,7 @@ class Reader:
 
     def _take_run(
         self,
-        places: list[tuple[Batch, int]],
+        ranges: list[BatchRange],
         limits: PullLimits,
         batch: Batch,
         offset: int,
@@ -441,33 +448,23 @@ class Reader:
         known: bool,
     ) -> int:
         """Choose new messages of one batch from `offset` on; return the offset where it stopped."""
-        messages = batch.messages()
         base = batch.base
-        stop = min(batch.end, gap_end)
-        left = limits.max_messages if known else min(limits.max_messages, limits.new)
-        left_bytes = limits.max_bytes
-        expires = batch.expires
-        before = len(places)
-        while offset < stop and left > 0 and left_bytes > 0:
-            index = offset - base
-            if expires and batch.expired(index, now_us):
-                self.expire(offset)
-                offset += 1
-                continue
-            size = len(messages[index].data)
-            if size > left_bytes and (limits.taken or len(places) > before):
-                left_bytes = 0
+        index, stop = offset - base, min(batch.end, gap_end) - base
+        while index < stop and not limits.full and (known or limits.new > 0):
+            high = stop if known else min(stop, index + limits.new)
+            if batch.expires:
+                if batch.expired(index, now_us):
+                    self.expire(base + index)
+                    index += 1
+                    continue
+                high = index + 1
+            upto = limits.take(batch, index, high)
+            if upto == index:
                 break
-            places.append((batch, index))
-            left -= 1
-            left_bytes -= size
-            offset += 1
-        taken = len(places) - before
-        limits.taken += taken
-        limits.max_messages -= taken
-        limits.new -= taken
-        limits.max_bytes = left_bytes
-        return offset
+            limits.new -= upto - index
+            add_range(ranges, batch, index, upto)
+            index = upto
+        return base + index
 
     def _plain(self, batch: Batch, offset: int, limits: PullLimits) -> bool:
         """Return whether all messages of a batch from `offset` on are delivered, in any order."""

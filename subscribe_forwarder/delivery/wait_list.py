@@ -29,7 +29,7 @@ class Want(NamedTuple):
 class Delivery:
     """Holds leased messages for one consumer.
 
-    Each delivery ends with `render` sent, or in `release` or `withdraw`.
+    Each delivery ends with its messages sent, or in `release` or `withdraw`.
     """
 
     __slots__ = ("count", "counted", "taken")
@@ -37,16 +37,9 @@ class Delivery:
     def __init__(self, taken: Sequence[Taken]) -> None:
         """Begin a delivery of messages that were taken from readers."""
         self.taken = list(taken)
-        self.count = sum(len(part.places) for part in taken)
+        self.count = sum([part.message_count for part in taken])
         self.counted: list[Callable[[], None]] = []
         """Takes it out of the rates again."""
-
-    def render(self) -> list[bytes]:
-        """Return the messages as JSON, each with its ack id."""
-        messages: list[bytes] = []
-        for part in self.taken:
-            messages += part.render()
-        return messages
 
     def release(self) -> None:
         """The response did not leave: its messages are ready again, and no attempt counts."""
@@ -78,7 +71,7 @@ class Delivery:
 
     def size_bytes(self) -> int:
         """Return the size of the messages' data."""
-        return sum(len(batch.messages()[i].data) for p in self.taken for batch, i in p.places)
+        return sum([part.size_bytes for part in self.taken])
 
 
 class Waiter(Protocol):

@@ -73,7 +73,7 @@ class Window:
         for part in delivery.taken:
             sizes_bytes = {
                 batch.base + index: len(batch.messages()[index].data)
-                for batch, index in part.places
+                for batch, index in part.messages()
             }
             part.grant.holder = self
             self._put(part.grant, _Part(part.reader.ledger, sizes_bytes))

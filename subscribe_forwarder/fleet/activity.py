@@ -18,9 +18,9 @@ class Activity:
         """Count one delivery; its bytes are estimated from the means of its batches."""
         counts = self._counts
         for part in taken:
-            count = len(part.places)
+            count = part.message_count
             counts[part.reader] = counts.get(part.reader, 0) + count
-            self._bytes += count * part.places[0][0].mean_bytes
+            self._bytes += count * part.ranges[0].batch.mean_bytes
 
     def take(self) -> tuple[Mapping[Reader, int], float]:
         """Return the messages by reader, and about how many bytes, since the last call."""

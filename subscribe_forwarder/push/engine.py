@@ -39,6 +39,7 @@ from metadata.types import Subscription
 from openapi.flow import Throttle
 from openapi.push import PushStatus
 from subscribe_forwarder.delivery.hub import Hub
+from subscribe_forwarder.delivery.pages import JSON
 from subscribe_forwarder.delivery.sending import to_send
 from subscribe_forwarder.delivery.wait_list import Delivery, Want
 from subscribe_forwarder.forwarder import SubscribeForwarder
@@ -319,7 +320,7 @@ class Engine:
             ledger, minter = part.reader.ledger, part.minter
             failures = ledger.has_failures
             attempt = turn = 1
-            for batch, index in part.places:
+            for batch, index in part.messages():
                 if failures:
                     offset = batch.base + index
                     attempt, turn = ledger.attempt(offset), ledger.exact.turn(offset)
@@ -331,7 +332,8 @@ class Engine:
         """Commit what must be committed before the bytes leave."""
         count = delivery.count
         try:
-            await to_send(delivery, self._hub.subscription.delivery, self._means.forwarder.flusher)
+            guarantee = self._hub.subscription.delivery
+            await to_send(delivery, guarantee, self._means.forwarder.flusher, JSON)
         except Problem as problem:
             self.last_error = problem.detail
             delivery.release()

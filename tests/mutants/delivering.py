@@ -365,13 +365,65 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "subscribe_forwarder/delivery/ack_id.py",
-                "        if not any(_is_mac(mac, begun, tail) for begun in "
+                "        if not any(_are_macs(begun, raw) for begun in "
                 "(self._hash, *self._others)):\n",
                 "        if False:\n",
             ),
         ),
         killed_by="tests/unit/subscribe_forwarder/test_ack_id.py::test_another_key_does_not_open",
         breaks="P7",
+    ),
+    Mutant(
+        "a page ack id of somebody else's making opens",
+        (
+            Edit(
+                "subscribe_forwarder/delivery/ack_id.py",
+                "        if not any([compare_digest(mac, one) for one in macs]) "
+                "or len(runs) % _RUN.size:\n",
+                "        if False:\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_pages.py::test_a_changed_token",
+        breaks="P7",
+    ),
+    Mutant(
+        "a page ack id acks messages beyond its page",
+        (
+            Edit(
+                "subscribe_forwarder/delivery/ack_id.py",
+                '    if end > count:\n        raise BadAckId(f"the page has {count} messages")\n',
+                "    numbers = [number for number in numbers if number < count]\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_pages.py"
+        "::test_numbers_that_a_page_does_not_have",
+        breaks="P7",
+    ),
+    Mutant(
+        "a page ack id of another subscription, or from before a seek, acks",
+        (
+            Edit(
+                "subscribe_forwarder/api/items.py",
+                "    problem = _misfit(head, subscription, readers)\n",
+                "    problem = None if items.token else _misfit(head, subscription, readers)\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_pages.py"
+        "::test_a_token_of_another_subscription",
+        breaks="P7",
+    ),
+    Mutant(
+        "a release of a page takes messages that somebody else has leased since",
+        (
+            Edit(
+                "subscribe_forwarder/api/items.py",
+                "        attempts = repeat(0) if self.attempts is None else self.attempts\n",
+                "        attempts = repeat(0) if self.token else self.attempts or repeat(0)\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_pages.py"
+        "::test_a_lease_of_before_is_not_that_of_now",
+        breaks="P3",
     ),
     Mutant(
         "a row that Postgres refuses stops all others",

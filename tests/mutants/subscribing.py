@@ -287,9 +287,9 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "subscribe_forwarder/api/pulls.py",
-                "await to_send(delivery, guarantee, forwarder.flusher))\n"
+                "await to_send(delivery, guarantee, forwarder.flusher, encoding)\n"
                 "            forwarder.require_lease()\n",
-                "await to_send(delivery, guarantee, forwarder.flusher))\n",
+                "await to_send(delivery, guarantee, forwarder.flusher, encoding)\n",
             ),
         ),
         breaks="P3",
@@ -301,11 +301,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "subscribe_forwarder/delivery/sending.py",
-                "    await flusher.commit([part.reader for part in delivery.taken])\n"
-                "    return messages",
-                "    if not at_most_once:\n"
-                "        await flusher.commit([part.reader for part in delivery.taken])\n"
-                "    return messages",
+                '    if guarantee != "at_least_once":\n',
+                '    if guarantee == "exactly_once":\n',
             ),
         ),
         breaks="P3",
@@ -317,11 +314,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "subscribe_forwarder/delivery/sending.py",
-                "    await flusher.commit([part.reader for part in delivery.taken])\n"
-                "    return messages",
-                "    if at_most_once:\n"
-                "        await flusher.commit([part.reader for part in delivery.taken])\n"
-                "    return messages",
+                '    if guarantee != "at_least_once":\n',
+                '    if guarantee == "at_most_once":\n',
             ),
         ),
         breaks="P3",
@@ -450,10 +444,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "subscribe_forwarder/api/acks.py",
-                "            if exactly_once:\n"
-                "                places = self._held(reader, places, named.failures)",
-                "            if False:\n"
-                "                places = self._held(reader, places, named.failures)",
+                "            if exactly_once:\n                new += reader.acked(self._held(",
+                "            if False:\n                new += reader.acked(self._held(",
             ),
         ),
         breaks="P3",

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import replace
+
+from edge.message_id import ID_CHARS
 from store_nodes import record_batch
 from store_nodes.client import Entry
 from store_nodes.record_batch import ORIGIN_STAGE_ID, Message
@@ -28,12 +34,15 @@ class Batch:
     __slots__ = (
         "_fragments",
         "_generation",
+        "_ids",
         "_indices",
         "_judgements",
         "_key_hashes",
         "_messages",
         "_publish_time",
         "_raw",
+        "_shown",
+        "_sizes",
         "_stage",
         "attribute_index",
         "base",
@@ -68,9 +77,12 @@ class Batch:
         """Whether all its ids are those of their offsets; known once decoded."""
         self._messages: list[Message] | None = None
         self._key_hashes: list[int | None] | None = None
+        self._shown: list[Message] | None = None
+        self._sizes: list[int] | None = None
         self._judgements: dict[tuple[Selection | None, bytes], Judgement] = {}
         self._fragments: list[bytes | None] = []
         self._publish_time = b""
+        self._ids = b""
         self.partition = partition
         self.evaluated: dict[tuple[str, int], tuple[bool, str | None]] = {}
         """Whether an expression is true for the message of an index, and why it could not be
@@ -98,6 +110,25 @@ class Batch:
             self._fragments = [None] * len(messages)
             self._raw = b""
         return self._messages
+
+    def shown(self) -> list[Message]:
+        """Return the messages as consumers may see them; made once.
+
+        The idempotency key is between the publisher and the store, and the origin is in attributes.
+        """
+        if self._shown is None:
+            messages = self.messages()
+            if any([one.idempotency_key or one.origin for one in messages]):
+                messages = [replace(one, idempotency_key=None, origin=None) for one in messages]
+            self._shown = messages
+        return self._shown
+
+    def sizes(self) -> Sequence[int]:
+        """Return the bytes of data before each message, and at last those of all; summed once."""
+        if self._sizes is None:
+            lengths = [len(message.data) for message in self.messages()]
+            self._sizes = list(accumulate(lengths, initial=0))
+        return self._sizes
 
     def expires_us(self, index: int) -> int:
         """Return the end of the message's time to live; 0 without one."""
@@ -150,14 +181,27 @@ class Batch:
             if not self._publish_time:
                 self._publish_time = time_json(self.log_time_us)
             fragment = renderer.fragment(
-                message, self.base + index, self._publish_time, self._staged_id(index, renderer)
+                message, self.base + index, self._publish_time, self.message_id(index, renderer)
             )
             self._fragments[index] = fragment
         return fragment
 
     def message_id(self, index: int, renderer: PartitionRenderer) -> bytes:
         """Return the id that the fragment has."""
-        return self._staged_id(index, renderer) or renderer.plain_id(self.base + index)
+        return self.message_ids(renderer, index, index + 1)
+
+    def message_ids(self, renderer: PartitionRenderer, low: int, high: int) -> bytes:
+        """Return the ids of the messages [low, high), one after the other; made once for all."""
+        if not self._ids:
+            self.messages()
+            if self.has_plain_ids:
+                self._ids = renderer.plain_ids(array("q", range(self.base, self.end)))
+            else:
+                self._ids = b"".join(
+                    self._staged_id(index, renderer) or renderer.plain_id(self.base + index)
+                    for index in range(self.end - self.base)
+                )
+        return self._ids[low * ID_CHARS : high * ID_CHARS]
 
     def _staged_id(self, index: int, renderer: PartitionRenderer) -> bytes | None:
         """Return the id of a message that was staged; None if the id is that of the offset."""
@@ -167,6 +211,33 @@ class Batch:
             return renderer.staged(self._generation, number, offset)
         origin = self.messages()[index].origin
         return None if origin is None else renderer.forwarded(origin, offset)
+
+
+class BatchRange(NamedTuple):
+    """Messages of one batch that follow one another: from the index `low` on, `high` excluded."""
+
+    batch: Batch
+    low: int
+    high: int
+
+    @property
+    def offsets(self) -> range:
+        """The offsets of the messages."""
+        return range(self.batch.base + self.low, self.batch.base + self.high)
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the messages' data."""
+        sizes = self.batch.sizes()
+        return sizes[self.high] - sizes[self.low]
+
+
+def add_range(ranges: list[BatchRange], batch: Batch, low: int, high: int) -> None:
+    """Add messages to ranges, as part of the last range if they follow it."""
+    if ranges and ranges[-1].batch is batch and ranges[-1].high == low:
+        ranges[-1] = BatchRange(batch, ranges[-1].low, high)
+    else:
+        ranges.append(BatchRange(batch, low, high))
 
 
 class CacheBudget:

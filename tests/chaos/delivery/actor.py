@@ -13,6 +13,10 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
+import msgspec
+from packetboat.calls.pages import ACCEPT, join_ids
+from packetboat.models import ItemFailure
+
 from tests.chaos.delivery.caller import PAUSE_S, Caller, Reply
 from tests.chaos.history import Act, Delivery, Drained, History, Outcome, Publish, Subscription
 from tests.chaos.sometimes import Sometimes
@@ -197,8 +201,11 @@ class Actor:
         caller.close()
 
     async def pull(self, caller: Caller, count: int, wait_s: float = 1.0) -> list[Message]:
+        """Pull messages, in JSON or as a page in binary."""
         reply = await caller.call(
-            "GET", f"{self.path}/messages?max_messages={count}&wait_seconds={wait_s:g}"
+            "GET",
+            f"{self.path}/messages?max_messages={count}&wait_seconds={wait_s:g}",
+            accept=self.dice.choice(("", ACCEPT)),
         )
         if reply.status != 200:
             await asyncio.sleep(PAUSE_S)
@@ -246,13 +253,16 @@ class Actor:
         self, caller: Caller, what: str, messages: Sequence[Message], **extra: Any
     ) -> list[bool] | None:
         """Send a nack, release, reject or modify_ack_deadline; returns as `ack` does."""
-        body = {"ack_ids": [message.ack_id for message in messages]} | extra
+        given = [message.ack_id or "" for message in messages]
+        joined = join_ids(given)
+        body = {"ack_ids": joined.texts} | extra
         acts = self._acts(what, messages)
         reply = await caller.call("POST", f"{self.path}/{what}", body)
         if reply.status != 200:
             self._refused = reply
             return None
-        failed = {result["index"] for result in reply.body["results"]}
+        found = msgspec.convert(reply.body["results"], list[ItemFailure])
+        failed = {failure.index for failure in joined.failures(found, given)}
         for index, act in enumerate(acts):
             act.answered_s = reply.answered_s
             act.outcome = Outcome.NOT_DONE if index in failed else Outcome.ACKED

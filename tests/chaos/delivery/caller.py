@@ -9,6 +9,9 @@ import random
 import time
 from typing import Any, NamedTuple
 
+from packetboat.calls.pages import is_page, read_page
+from packetboat.models import Message
+
 from harness.http_client import Connection, connect, request
 
 HOST = "127.0.0.1"
@@ -38,14 +41,17 @@ class Caller:
         self._token = token
         self._connection: Connection | None = None
 
-    async def call(self, method: str, path: str, body: object = None) -> Reply:
-        """Answers status 0 instead of raising when the connection or the answer is lost."""
+    async def call(self, method: str, path: str, body: object = None, *, accept: str = "") -> Reply:
+        """Answers status 0 instead of raising when the connection or the answer is lost.
+
+        A page of messages in binary is returned as the JSON that it stands for.
+        """
         sent_s = time.monotonic()
         data = b"" if body is None else json.dumps(body).encode()
         try:
             if self._connection is None or self._connection.closed:
                 self._connection = await connect(HOST, random.choice(self._ports))
-            sent = self._connection.send(request(method, path, self._token, data))
+            sent = self._connection.send(request(method, path, self._token, data, accept=accept))
             async with asyncio.timeout(ANSWER_TIMEOUT_S):  # wait_for may lose a cancellation
                 answer = await sent
         except (OSError, TimeoutError):
@@ -55,7 +61,10 @@ class Caller:
         answered_s = time.monotonic()
         decoded: Any = {}
         with contextlib.suppress(ValueError):
-            decoded = json.loads(answer.body or b"{}")
+            if answer.status == 200 and is_page(answer.body):
+                decoded = {"messages": [_members(one) for one in read_page(answer.body)]}
+            else:
+                decoded = json.loads(answer.body or b"{}")
         if answer.status >= 500:
             await asyncio.sleep(PAUSE_S)
         return Reply(answer.status, decoded, sent_s, answered_s)
@@ -79,3 +88,19 @@ class Caller:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def _members(message: Message) -> dict[str, Any]:
+    """Return a message as the members of its JSON, as far as actors read them."""
+    return {
+        "ack_id": message.ack_id,
+        "message_id": message.message_id,
+        "data": json.loads(bytes(message.data) or b"null"),
+        "key": message.key,
+        "attributes": message.attributes,
+        "priority": message.priority,
+        "partition": message.partition,
+        "offset": message.offset,
+        "attempt": message.attempt,
+        "publish_time": message.publish_time.isoformat(),
+    }

@@ -24,6 +24,7 @@ from store_nodes.queue_id import QueueId
 from subscribe_forwarder.api import pulls
 from subscribe_forwarder.delivery.flush import AckFlusher
 from subscribe_forwarder.delivery.key_sequencer import KeySequencer
+from subscribe_forwarder.delivery.pages import Encoding
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.delivery.sending import to_send
 from subscribe_forwarder.delivery.state.held_leases import HeldLeases
@@ -102,9 +103,11 @@ def at_most_once_leaves_before_its_commit() -> AbstractContextManager[object]:
         async def commit(self, *_: object) -> None:
             """Do nothing."""
 
-    async def mutated(delivery: Delivery, guarantee: DeliveryValue, flusher: AckFlusher) -> Any:
-        once = guarantee == "at_most_once"
-        return await to_send(delivery, guarantee, Unheard() if once else flusher)  # type: ignore[arg-type]
+    async def mutated(
+        delivery: Delivery, guarantee: DeliveryValue, flusher: AckFlusher, encoding: Encoding
+    ) -> Any:
+        heard: Any = Unheard() if guarantee == "at_most_once" else flusher
+        return await to_send(delivery, guarantee, heard, encoding)
 
     return mock.patch.object(pulls, "to_send", mutated)
 

@@ -34,6 +34,10 @@ def problem(status: int, slug: str) -> PacketboatError:
     return error_of(Problem(type=f"https://x/{slug}", status=status, title=slug))
 
 
+def ids_of(messages: Sequence[Message]) -> list[str]:
+    return [message.ack_id or "" for message in messages]
+
+
 @dataclass
 class Lease:
     delivery: str = "at_least_once"
@@ -139,7 +143,8 @@ class FakeSubscription:
             if self.down:
                 raise UnknownOutcome("cut off")
 
-    async def ack(self, ids: Sequence[str], publish: Sequence[Emit] = ()) -> Settled:
+    async def ack(self, messages: Sequence[Message], publish: Sequence[Emit] = ()) -> Settled:
+        ids = ids_of(messages)
         await self._fault("ack")
         await self.acks_pass.wait()
         if self.busy_acks:
@@ -158,29 +163,31 @@ class FakeSubscription:
             self.outputs += publish
         return self._done("ack", done, failures, settle=True)
 
-    async def nack(self, ids: Sequence[str], delay_s: float | None, reason: str | None) -> Settled:
-        return await self._give_back("nack", ids, reason if delay_s is None else delay_s)
+    async def nack(
+        self, messages: Sequence[Message], delay_s: float | None, reason: str | None
+    ) -> Settled:
+        return await self._give_back("nack", messages, reason if delay_s is None else delay_s)
 
-    async def reject(self, ids: Sequence[str], reason: str | None) -> Settled:
+    async def reject(self, messages: Sequence[Message], reason: str | None) -> Settled:
         if not self.dead_letter_topic:
             raise problem(409, "no-dead-letter-topic")
-        return await self._give_back("reject", ids, reason, settle=True)
+        return await self._give_back("reject", messages, reason, settle=True)
 
-    async def release(self, ids: Sequence[str]) -> Settled:
-        return await self._give_back("release", ids, None)
+    async def release(self, messages: Sequence[Message]) -> Settled:
+        return await self._give_back("release", messages, None)
 
-    async def extend(self, ids: Sequence[str], seconds: float) -> Settled:
+    async def extend(self, messages: Sequence[Message], seconds: float) -> Settled:
         await self._fault("extend")
-        good, bad = self._present(ids)
+        good, bad = self._present(ids_of(messages))
         for stored in good:
             stored.lease_end_s = self._now() + seconds
         return self._done("extend", good, bad, seconds)
 
     async def _give_back(
-        self, verb: str, ids: Sequence[str], more: Any, *, settle: bool = False
+        self, verb: str, messages: Sequence[Message], more: Any, *, settle: bool = False
     ) -> Settled:
         await self._fault(verb)
-        good, bad = self._present(ids)
+        good, bad = self._present(ids_of(messages))
         for stored in good:
             stored.ack_id = None
             stored.attempt -= verb == "release"

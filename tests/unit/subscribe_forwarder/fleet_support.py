@@ -12,6 +12,7 @@ import msgspec
 from edge.asgi import Handler, Receive, Scope, Send
 from metadata.types import Unit
 from subscribe_forwarder.api.pulls import wait
+from subscribe_forwarder.delivery.pages import json_messages
 from subscribe_forwarder.delivery.wait_list import PullWaiter, Want
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.peers import FORWARDED, RACE, Peer, PeerGone
@@ -222,7 +223,10 @@ async def pulled_here(
     delivery = hub.pull_now(want)
     if delivery is None:
         delivery = await wait(hub, PullWaiter(want, 1, only_now=wait_s <= 1), wait_s)
-    return [] if delivery is None else [msgspec.json.decode(one) for one in delivery.render()]
+    if delivery is None:
+        return []
+    rendered = [one for part in delivery.taken for one in json_messages(part, True)]
+    return [msgspec.json.decode(one) for one in rendered]
 
 
 async def eventually(condition: Callable[[], object], limit_s: float = 8.0) -> None:

@@ -606,6 +606,7 @@ class Consumer:
         body: object = None,
         *,
         query: str = "",
+        headers: Sequence[tuple[bytes, bytes]] = (),
         tenant: bytes | None = None,
         send_fails: bool = False,
         gone_after_s: float | None = None,
@@ -649,7 +650,7 @@ class Consumer:
             "packetboat.subject": "dev",
             "path_params": params,
             "query_string": query.encode(),
-            "headers": [],
+            "headers": list(headers),
         }
         try:
             await handler(scope, receive, send)

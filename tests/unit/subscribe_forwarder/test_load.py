@@ -15,6 +15,7 @@ from metadata.delivery.loads import MAX_UNITS, Load
 from metadata.ids import new_uid
 from metadata.types import CursorKey, Unit
 from subscribe_forwarder import metrics
+from subscribe_forwarder.delivery.reading.batch import BatchRange
 from subscribe_forwarder.fleet import lag
 from subscribe_forwarder.fleet.activity import Activity
 from subscribe_forwarder.fleet.lag import LagProbe
@@ -60,7 +61,9 @@ class Reporting:
 
     def hand_out(self, reader: Any, count: int) -> None:
         batch: Any = SimpleNamespace(mean_bytes=100.0)
-        part: Any = SimpleNamespace(reader=reader, places=[(batch, 0)] * count)
+        part: Any = SimpleNamespace(
+            reader=reader, message_count=count, ranges=[BatchRange(batch, 0, count)]
+        )
         self.activity.delivered([part])
 
     def report(self, *, cpu: float = 0.0, took_s: float = 1.0) -> Load:

@@ -23,7 +23,7 @@ from outbox.staging import Output, Plan, Staged
 from store_nodes.errors import QueueSealed
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
-from subscribe_forwarder.api.items import LaneItem, Named
+from subscribe_forwarder.api.items import LaneItems, Named
 from subscribe_forwarder.api.task_acks import TaskAcks
 from subscribe_forwarder.delivery import publishing
 from subscribe_forwarder.delivery.publishing import AckPublisher, Published
@@ -361,7 +361,7 @@ async def test_at_most_once_has_no_acks_that_publish(bench: Bench) -> None:
     """
     hub = await bench.w.forwarder.hub(TENANT, "reader")
     hub.subscription = replace(hub.subscription, delivery="at_most_once")
-    named = Named({Lane(0, 0): [LaneItem(0, 0)]}, [], [])
+    named = Named({Lane(0, 0): [LaneItems([0], [0])]}, [], [])
     acks = TaskAcks(bench.publisher, cast(Any, None))
     with pytest.raises(Problem) as refused:
         await acks.ack(TENANT, hub, hub.readers, named, b"[]", bench.w.forwarder.now)

@@ -15,6 +15,7 @@ from metadata.types import Subscription
 from subscribe_forwarder.api import pulls
 from subscribe_forwarder.api.pulls import OPERATION, Pulls, PullsHere, empty
 from subscribe_forwarder.api.requests import PullRequest, pull_of_query
+from subscribe_forwarder.delivery.pages import JSON
 from subscribe_forwarder.fleet.backlogs.part import Wanted
 from subscribe_forwarder.fleet.proxy.routing import Order, Routing, in_any_order
 from subscribe_forwarder.peers import FORWARDED, RACE, PeerGone, misdirected
@@ -75,7 +76,7 @@ class ScriptedOwner:
         while not self.stock:
             left_s = ends_s - asyncio.get_running_loop().time()
             if left_s <= 0:
-                await empty(send)
+                await empty(send, JSON)
                 return
             self.filled.clear()
             changed = asyncio.ensure_future(self._map.changed(self._map.version))

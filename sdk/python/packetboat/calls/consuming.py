@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from packetboat.calls.bodies import content_members
 from packetboat.calls.call import (
@@ -21,6 +22,7 @@ from packetboat.calls.call import (
     reader,
     send_json,
 )
+from packetboat.calls.pages import ACCEPT, is_page, join_ids, read_page
 from packetboat.calls.streams import stream_call
 from packetboat.models import ItemFailure, Message, Output, ReplayPage, Settled
 from packetboat.tracing import context_of
@@ -69,8 +71,12 @@ def pull(
         "min_messages": min_messages,
     } | _consumer(consumer, partitions, affinity)
     request = get(f"{path_of(subscription)}/messages", query)
-    request = request._replace(timeout_s=TIMEOUT_S + wait_seconds)
-    return Call(request, lambda body: _pulled.decode(body).messages)
+    request = request._replace(timeout_s=TIMEOUT_S + wait_seconds, headers={"Accept": ACCEPT})
+    return Call(request, _read_pulled)
+
+
+def _read_pulled(body: bytes) -> list[Message]:
+    return read_page(body) if is_page(body) else _pulled.decode(body).messages
 
 
 def stream(
@@ -155,11 +161,26 @@ def _output(output: Output) -> dict[str, Any]:
 def _settle(
     subscription: str, verb: str, ids: Ids, by_message_id: bool, more: Mapping[str, Any]
 ) -> Call[Settled]:
-    given = [ids] if isinstance(ids, str | Message) else list(ids)
-    texts = [each if isinstance(each, str) else _id(each, by_message_id) for each in given]
-    body = {"message_ids" if by_message_id else "ack_ids": texts, **more}
-    request = send_json("POST", f"{path_of(subscription)}/{verb}", body)
-    return Call(request, _read_settled, safe=True)
+    texts = [each if isinstance(each, str) else _id(each, by_message_id) for each in listed(ids)]
+    path = f"{path_of(subscription)}/{verb}"
+    if by_message_id:
+        request = send_json("POST", path, {"message_ids": texts, **more})
+        return Call(request, _read_settled, safe=True)
+    joined = join_ids(texts)
+
+    def read(body: bytes) -> Settled:
+        settled = _read_settled(body)
+        if joined.texts == texts:
+            return settled
+        failures = joined.failures(settled.failures, texts)
+        return replace(settled, count=len(texts) - len(failures), failures=tuple(failures))
+
+    return Call(send_json("POST", path, {"ack_ids": joined.texts, **more}), read, safe=True)
+
+
+def listed(ids: Ids) -> list[str | Message]:
+    """Return one or many messages or ids as a list."""
+    return [ids] if isinstance(ids, str | Message) else list(ids)
 
 
 def _id(message: Message, by_message_id: bool) -> str:

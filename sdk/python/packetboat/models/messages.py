@@ -229,7 +229,7 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ItemFailure(Failure, msgspec.Struct, frozen=True):
-    """The reason that one item failed."""
+    """The reason that one item failed, or one message of an item that names several."""
 
     index: int
     """The place of the item in the request, from 0."""
@@ -238,7 +238,8 @@ class ItemFailure(Failure, msgspec.Struct, frozen=True):
     type: str
     """The type of the problem."""
     ack_id: str | None = None
-    """The ack id that the request named, where it named one."""
+    """The ack id that the request named, where it named one; that of the one message where only
+    this message of several failed."""
     message_id: str | None = None
     """The message id that the request named, where it named one."""
     detail: str = ""

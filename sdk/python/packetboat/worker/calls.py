@@ -8,13 +8,15 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol, TypeVar
 
 from packetboat.aio.sender import AsyncSender
 from packetboat.calls import Call, consuming, messaging
 from packetboat.calls.call import long_poll_s
+from packetboat.calls.consuming import Ids
+from packetboat.calls.pages import settled_again, unknown_pages
 from packetboat.calls.streams import Splitter, decode_line
 from packetboat.errors import NotAuthorized, UnknownOutcome, error_of
 from packetboat.models import Message, Output, Settled
@@ -52,13 +54,13 @@ class WorkerCalls(Protocol):
         """
         ...
 
-    async def ack(self, ids: Sequence[str], publish: Sequence[Emit] = ()) -> Settled: ...
+    async def ack(self, messages: Sequence[Message], publish: Sequence[Emit] = ()) -> Settled: ...
     async def nack(
-        self, ids: Sequence[str], delay_s: float | None, reason: str | None
+        self, messages: Sequence[Message], delay_s: float | None, reason: str | None
     ) -> Settled: ...
-    async def reject(self, ids: Sequence[str], reason: str | None) -> Settled: ...
-    async def release(self, ids: Sequence[str]) -> Settled: ...
-    async def extend(self, ids: Sequence[str], seconds: float) -> Settled: ...
+    async def reject(self, messages: Sequence[Message], reason: str | None) -> Settled: ...
+    async def release(self, messages: Sequence[Message]) -> Settled: ...
+    async def extend(self, messages: Sequence[Message], seconds: float) -> Settled: ...
 
 
 class SenderCalls:
@@ -94,22 +96,46 @@ class SenderCalls:
         async with self._sender.stream(call) as response:
             yield read_messages(response.chunks())
 
-    async def ack(self, ids: Sequence[str], publish: Sequence[Emit] = ()) -> Settled:
+    async def ack(self, messages: Sequence[Message], publish: Sequence[Emit] = ()) -> Settled:
         outputs = [_output(each) for each in publish]
-        return await self._send(consuming.ack(self._subscription, ids, False, outputs))
+        return await self._settle(
+            lambda ids, by_id: consuming.ack(self._subscription, ids, by_id, outputs), messages
+        )
 
-    async def nack(self, ids: Sequence[str], delay_s: float | None, reason: str | None) -> Settled:
-        return await self._send(consuming.nack(self._subscription, ids, False, delay_s, reason))
+    async def nack(
+        self, messages: Sequence[Message], delay_s: float | None, reason: str | None
+    ) -> Settled:
+        return await self._settle(
+            lambda ids, by_id: consuming.nack(self._subscription, ids, by_id, delay_s, reason),
+            messages,
+        )
 
-    async def reject(self, ids: Sequence[str], reason: str | None) -> Settled:
-        return await self._send(consuming.reject(self._subscription, ids, False, reason))
+    async def reject(self, messages: Sequence[Message], reason: str | None) -> Settled:
+        return await self._settle(
+            lambda ids, by_id: consuming.reject(self._subscription, ids, by_id, reason), messages
+        )
 
-    async def release(self, ids: Sequence[str]) -> Settled:
-        return await self._send(consuming.release(self._subscription, ids, False))
+    async def release(self, messages: Sequence[Message]) -> Settled:
+        return await self._settle(
+            lambda ids, by_id: consuming.release(self._subscription, ids, by_id), messages
+        )
 
-    async def extend(self, ids: Sequence[str], seconds: float) -> Settled:
-        call = consuming.modify_ack_deadline(self._subscription, ids, False, seconds)
-        return await self._send(call)
+    async def extend(self, messages: Sequence[Message], seconds: float) -> Settled:
+        def call_of(ids: Ids, by_message_id: bool) -> Call[Settled]:
+            return consuming.modify_ack_deadline(self._subscription, ids, by_message_id, seconds)
+
+        return await self._settle(call_of, messages)
+
+    async def _settle(
+        self, call_of: Callable[[Ids, bool], Call[Settled]], messages: Sequence[Message]
+    ) -> Settled:
+        """Settle messages; those of pages that an earlier server does not know, by message id."""
+        settled = await self._send(call_of(messages, False))
+        places = unknown_pages(settled)
+        if not places:
+            return settled
+        again = await self._send(call_of([messages[at] for at in places], True))
+        return settled_again(settled, places, again)
 
     async def _send(self, call: Call[T]) -> T:
         return await self._sender.send_once(call, TIMEOUT_S)

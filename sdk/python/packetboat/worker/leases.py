@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from packetboat.errors import PacketboatError
-from packetboat.models import ItemFailure
+from packetboat.models import ItemFailure, Message
 from packetboat.worker.calls import WorkerCalls
 from packetboat.worker.held import Held, Hold, State
 from packetboat.worker.pace import Latency
@@ -89,26 +89,26 @@ class LeaseKeeper:
         seconds = self.extension_s()
         for at in range(0, len(due), MAX_IDS):
             part = due[at : at + MAX_IDS]
-            ids = [held.ack_id for held in part]
+            messages = [held.message for held in part]
             sent_s = self._now()
             try:
                 async with asyncio.timeout(self._lease_s / 4):
-                    settled = await self._calls.extend(ids, seconds)
+                    settled = await self._calls.extend(messages, seconds)
             except (PacketboatError, TimeoutError) as error:
                 _log.debug("leases are not extended yet: %s", error)
                 return  # The next tick tries again; a lease that stays so is lost when it ends.
-            self._extended(part, ids, settled.failures, sent_s + seconds)
+            self._extended(part, messages, settled.failures, sent_s + seconds)
 
     def _extended(
         self,
         part: Sequence[Held],
-        ids: Sequence[str],
+        messages: Sequence[Message],
         failures: Sequence[ItemFailure],
         lease_end_s: float,
     ) -> None:
         failed = {failure.index: failure for failure in failures}
         for index, held in enumerate(part):
-            if held.ack_id != ids[index]:
+            if held.message is not messages[index]:
                 continue  # Delivered to us anew meanwhile.
             if index not in failed:
                 held.lease_end_s = lease_end_s

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from packetboat.errors import Conflict, NotFound, PacketboatError
-from packetboat.models import ItemFailure, Settled
+from packetboat.models import ItemFailure, Message, Settled
 from packetboat.worker.calls import WorkerCalls
 from packetboat.worker.held import Held, State
 from packetboat.worker.outage import Backoff, is_passing
@@ -107,35 +107,39 @@ class Settler:
         """Send a batch until each message is confirmed or given up."""
         backoff = Backoff(MAX_PAUSE_S)
         while batch := [held for held in batch if not held.lost and self._in_time(held)]:
-            ids = [held.ack_id for held in batch]
+            messages = [held.message for held in batch]
             try:
-                settled = await self._call(ids, settlement)
+                settled = await self._call(messages, settlement)
             except PacketboatError as error:
                 if is_passing(error):
                     await asyncio.sleep(backoff.pause_s(error))
                     continue
                 self._refused(batch, settlement, error)
                 return
-            batch = self._answered(batch, ids, settlement, settled)
+            batch = self._answered(batch, messages, settlement, settled)
             if batch:
                 await asyncio.sleep(backoff.pause_s(PacketboatError()))
 
-    async def _call(self, ids: list[str], settlement: Settlement) -> Settled:
+    async def _call(self, messages: list[Message], settlement: Settlement) -> Settled:
         match settlement.verb:
             case Verb.ACK if settlement.outputs:
                 async with self._requests:
-                    return await self._calls.ack(ids, settlement.outputs)
+                    return await self._calls.ack(messages, settlement.outputs)
             case Verb.ACK:
-                return await self._calls.ack(ids)
+                return await self._calls.ack(messages)
             case Verb.NACK:
-                return await self._calls.nack(ids, settlement.delay_s, settlement.reason)
+                return await self._calls.nack(messages, settlement.delay_s, settlement.reason)
             case Verb.REJECT:
-                return await self._calls.reject(ids, settlement.reason)
+                return await self._calls.reject(messages, settlement.reason)
             case Verb.RELEASE:
-                return await self._calls.release(ids)
+                return await self._calls.release(messages)
 
     def _answered(
-        self, batch: list[Held], ids: list[str], settlement: Settlement, settled: Settled
+        self,
+        batch: list[Held],
+        messages: list[Message],
+        settlement: Settlement,
+        settled: Settled,
     ) -> list[Held]:
         """Return the messages to send again."""
         failed = {failure.index: failure for failure in settled.failures}
@@ -145,7 +149,7 @@ class Settler:
         again = []
         for index, failure in failed.items():
             held = batch[index]
-            if failure.status >= 500 or held.ack_id != ids[index]:
+            if failure.status >= 500 or held.message is not messages[index]:
                 again.append(held)
             else:
                 self._failed(held, settlement, failure)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 
 from packetboat.aio.resources.lines import lines
 from packetboat.aio.sender import AsyncSender
 from packetboat.calls import consuming as calls
-from packetboat.calls.call import StreamCall
+from packetboat.calls.call import Call, StreamCall
 from packetboat.calls.consuming import Ids
+from packetboat.calls.pages import settled_again, unknown_pages
 from packetboat.calls.streams import Reopening
 from packetboat.models import Message, Output, Settled
 
@@ -117,9 +118,12 @@ class AsyncDelivery:
         Sent again after an unknown outcome the call returns `duplicate` and publishes nothing
         twice.
         """
-        return await self._sender.send(
-            calls.ack(subscription, ids, by_message_id, publish), timeout_s
-        )
+        outputs = tuple(publish)
+
+        def call_of(ids: Ids, by_message_id: bool) -> Call[Settled]:
+            return calls.ack(subscription, ids, by_message_id, outputs)
+
+        return await self._settle(call_of, ids, by_message_id, timeout_s)
 
     async def nack(
         self,
@@ -134,8 +138,11 @@ class AsyncDelivery:
         """Nack messages: they are delivered again, after a delay or the back-off of the
         retry policy.
         """
-        call = calls.nack(subscription, ids, by_message_id, delay_seconds, reason)
-        return await self._sender.send(call, timeout_s)
+
+        def call_of(ids: Ids, by_message_id: bool) -> Call[Settled]:
+            return calls.nack(subscription, ids, by_message_id, delay_seconds, reason)
+
+        return await self._settle(call_of, ids, by_message_id, timeout_s)
 
     async def reject(
         self,
@@ -147,9 +154,11 @@ class AsyncDelivery:
         timeout_s: float | None = None,
     ) -> Settled:
         """Reject messages: they are not delivered again, but become dead letters."""
-        return await self._sender.send(
-            calls.reject(subscription, ids, by_message_id, reason), timeout_s
-        )
+
+        def call_of(ids: Ids, by_message_id: bool) -> Call[Settled]:
+            return calls.reject(subscription, ids, by_message_id, reason)
+
+        return await self._settle(call_of, ids, by_message_id, timeout_s)
 
     async def release(
         self,
@@ -162,7 +171,11 @@ class AsyncDelivery:
         """Release messages that were not processed: they are delivered again at once, and
         the attempt does not count.
         """
-        return await self._sender.send(calls.release(subscription, ids, by_message_id), timeout_s)
+
+        def call_of(ids: Ids, by_message_id: bool) -> Call[Settled]:
+            return calls.release(subscription, ids, by_message_id)
+
+        return await self._settle(call_of, ids, by_message_id, timeout_s)
 
     async def extend(
         self,
@@ -174,5 +187,24 @@ class AsyncDelivery:
         timeout_s: float | None = None,
     ) -> Settled:
         """The leases end that much from now, 0 to 43,200."""
-        call = calls.modify_ack_deadline(subscription, ids, by_message_id, deadline_seconds)
-        return await self._sender.send(call, timeout_s)
+
+        def call_of(ids: Ids, by_message_id: bool) -> Call[Settled]:
+            return calls.modify_ack_deadline(subscription, ids, by_message_id, deadline_seconds)
+
+        return await self._settle(call_of, ids, by_message_id, timeout_s)
+
+    async def _settle(
+        self,
+        call_of: Callable[[Ids, bool], Call[Settled]],
+        ids: Ids,
+        by_message_id: bool,
+        timeout_s: float | None,
+    ) -> Settled:
+        """Settle messages; those of pages that an earlier server does not know, by message id."""
+        given = calls.listed(ids)
+        settled = await self._sender.send(call_of(given, by_message_id), timeout_s)
+        places = [at for at in unknown_pages(settled) if isinstance(given[at], Message)]
+        if not places:
+            return settled
+        again = await self._sender.send(call_of([given[at] for at in places], True), timeout_s)
+        return settled_again(settled, places, again)

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 
 from packetboat.calls import consuming as calls
-from packetboat.calls.call import StreamCall
+from packetboat.calls.call import Call, StreamCall
 from packetboat.calls.consuming import Ids
+from packetboat.calls.pages import settled_again, unknown_pages
 from packetboat.calls.streams import Reopening
 from packetboat.models import Message, Output, Settled
 from packetboat.sync.resources.lines import lines
@@ -118,7 +119,12 @@ class Delivery:
         Sent again after an unknown outcome the call returns `duplicate` and publishes nothing
         twice.
         """
-        return self._sender.send(calls.ack(subscription, ids, by_message_id, publish), timeout_s)
+        outputs = tuple(publish)
+
+        def call_of(ids: Ids, by_message_id: bool) -> Call[Settled]:
+            return calls.ack(subscription, ids, by_message_id, outputs)
+
+        return self._settle(call_of, ids, by_message_id, timeout_s)
 
     def nack(
         self,
@@ -133,8 +139,11 @@ class Delivery:
         """Nack messages: they are delivered again, after a delay or the back-off of the
         retry policy.
         """
-        call = calls.nack(subscription, ids, by_message_id, delay_seconds, reason)
-        return self._sender.send(call, timeout_s)
+
+        def call_of(ids: Ids, by_message_id: bool) -> Call[Settled]:
+            return calls.nack(subscription, ids, by_message_id, delay_seconds, reason)
+
+        return self._settle(call_of, ids, by_message_id, timeout_s)
 
     def reject(
         self,
@@ -146,7 +155,11 @@ class Delivery:
         timeout_s: float | None = None,
     ) -> Settled:
         """Reject messages: they are not delivered again, but become dead letters."""
-        return self._sender.send(calls.reject(subscription, ids, by_message_id, reason), timeout_s)
+
+        def call_of(ids: Ids, by_message_id: bool) -> Call[Settled]:
+            return calls.reject(subscription, ids, by_message_id, reason)
+
+        return self._settle(call_of, ids, by_message_id, timeout_s)
 
     def release(
         self,
@@ -159,7 +172,11 @@ class Delivery:
         """Release messages that were not processed: they are delivered again at once, and
         the attempt does not count.
         """
-        return self._sender.send(calls.release(subscription, ids, by_message_id), timeout_s)
+
+        def call_of(ids: Ids, by_message_id: bool) -> Call[Settled]:
+            return calls.release(subscription, ids, by_message_id)
+
+        return self._settle(call_of, ids, by_message_id, timeout_s)
 
     def extend(
         self,
@@ -171,5 +188,24 @@ class Delivery:
         timeout_s: float | None = None,
     ) -> Settled:
         """The leases end that much from now, 0 to 43,200."""
-        call = calls.modify_ack_deadline(subscription, ids, by_message_id, deadline_seconds)
-        return self._sender.send(call, timeout_s)
+
+        def call_of(ids: Ids, by_message_id: bool) -> Call[Settled]:
+            return calls.modify_ack_deadline(subscription, ids, by_message_id, deadline_seconds)
+
+        return self._settle(call_of, ids, by_message_id, timeout_s)
+
+    def _settle(
+        self,
+        call_of: Callable[[Ids, bool], Call[Settled]],
+        ids: Ids,
+        by_message_id: bool,
+        timeout_s: float | None,
+    ) -> Settled:
+        """Settle messages; those of pages that an earlier server does not know, by message id."""
+        given = calls.listed(ids)
+        settled = self._sender.send(call_of(given, by_message_id), timeout_s)
+        places = [at for at in unknown_pages(settled) if isinstance(given[at], Message)]
+        if not places:
+            return settled
+        again = self._sender.send(call_of([given[at] for at in places], True), timeout_s)
+        return settled_again(settled, places, again)
