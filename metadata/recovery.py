@@ -18,7 +18,14 @@ from metadata.database import Database
 from metadata.delivery.deliveries import Reason
 from metadata.errors import Conflict
 from metadata.models import CursorRow, DeliveryRow, PartitionRow, TopicRow
-from metadata.topics.topics import named, new_assignment, new_partition, topic_of, turn
+from metadata.topics.topics import (
+    named,
+    new_assignment,
+    new_partition,
+    new_topic,
+    topic_of,
+    turn,
+)
 from metadata.types import Partition, Topic, TopicSpec, TopicState
 
 LaneOf = tuple[int, int]
@@ -120,7 +127,7 @@ class RecoveryRepository:
             holder = await named(session, tenant_id, spec.name)
             if holder is not None:
                 raise Conflict("topic", spec.name, "exists already", topic_of(holder))
-            row = _topic_row(tenant_id, uid, spec)
+            row = new_topic(tenant_id, uid, spec, TopicState.ACTIVE)
             row.partitions = [_partition_row(row, part, trimmed_to) for part in oldest]
             session.add(row)
             await session.flush()
@@ -156,25 +163,6 @@ def _hole(cursor: CursorRow, offset: int) -> DeliveryRow:
         message_offset=offset,
         attempts=0,
         reason=Reason.HOLE.value,
-    )
-
-
-def _topic_row(tenant_id: bytes, uid: bytes, spec: TopicSpec) -> TopicRow:
-    return TopicRow(
-        tenant_id=tenant_id,
-        uid=uid,
-        name=spec.name,
-        state=TopicState.ACTIVE.value,
-        retention_mode=spec.retention.mode,
-        retention_seconds=spec.retention.seconds,
-        retention_bytes=spec.retention.bytes,
-        retention_on_limit=spec.retention.on_limit,
-        dedup_window_s=spec.dedup_window_s,
-        labels=dict(spec.labels),
-        priorities=spec.priorities,
-        ack_history=spec.ack_history,
-        schema_name=spec.schema,
-        version=changes.UNTOLD,
     )
 
 

@@ -100,21 +100,6 @@ class ApiKeyRepository(NamedRows[ApiKeyRow, ApiKey]):
             guard=unguarded if force else keep_owner(tenant_id),
         )
 
-    async def delete(
-        self,
-        tenant_id: bytes,
-        name: str,
-        *,
-        if_version: int | None = None,
-        force: bool = False,
-    ) -> ApiKey:
-        """Delete a key and return it.
-
-        Raises NotFound; Conflict when `if_version` is another; LastOwner.
-        """
-        guard = unguarded if force else keep_owner(tenant_id)
-        return await self.delete_row(tenant_id, name, if_version=if_version, guard=guard)
-
     async def rotate(
         self,
         tenant_id: bytes,

@@ -106,21 +106,6 @@ class ClientRepository(NamedRows[ClientRow, Client]):
             guard=unguarded if force else keep_owner(tenant_id),
         )
 
-    async def delete(
-        self,
-        tenant_id: bytes,
-        name: str,
-        *,
-        if_version: int | None = None,
-        force: bool = False,
-    ) -> Client:
-        """Delete a client and return it.
-
-        Raises NotFound; Conflict when `if_version` is another; LastOwner.
-        """
-        guard = unguarded if force else keep_owner(tenant_id)
-        return await self.delete_row(tenant_id, name, if_version=if_version, guard=guard)
-
     async def add_secret(
         self,
         tenant_id: bytes,

@@ -20,8 +20,7 @@ from metadata.counts import ISSUERS, NO_LIMITS, Defaults
 from metadata.database import Database
 from metadata.errors import MetadataError
 from metadata.models import IssuerRow
-from metadata.tenancy.named_rows import NamedRows, unguarded
-from metadata.tenancy.owners import keep_owner
+from metadata.tenancy.named_rows import NamedRows
 from metadata.types import ChangeKind
 from openapi.access import Trust
 
@@ -109,21 +108,6 @@ class IssuerRepository(NamedRows[IssuerRow, Issuer]):
         return await self.update_row(
             tenant_id, name, lambda _: _columns(spec), if_version=if_version, guard=_one_each
         )
-
-    async def delete(
-        self,
-        tenant_id: bytes,
-        name: str,
-        *,
-        if_version: int | None = None,
-        force: bool = False,
-    ) -> Issuer:
-        """Delete an issuer and return it.
-
-        Raises NotFound; Conflict when `if_version` is another; LastOwner.
-        """
-        guard = unguarded if force else keep_owner(tenant_id)
-        return await self.delete_row(tenant_id, name, if_version=if_version, guard=guard)
 
 
 @asynccontextmanager

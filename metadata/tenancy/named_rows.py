@@ -22,7 +22,7 @@ from metadata.errors import Conflict, NotFound
 from metadata.ids import new_uid
 from metadata.models import ApiKeyRow, ClientRow, IssuerRow, PolicyRow, TenantRow
 from metadata.paging import name_after, page_of
-from metadata.tenancy.owners import Guard
+from metadata.tenancy.owners import Guard, keep_owner
 from metadata.types import ChangeKind, Page
 
 Columns = Mapping[str, Any]
@@ -140,15 +140,19 @@ class NamedRows(Generic[R, V]):
 
         return await self.database.of(tenant_id).write(work)
 
-    async def delete_row(
+    async def delete(
         self,
         tenant_id: bytes,
         name: str,
         *,
         if_version: int | None = None,
-        guard: Guard = unguarded,
+        force: bool = False,
     ) -> V:
-        """Delete a row and return it. Raises NotFound; Conflict when `if_version` is another."""
+        """Delete a row and return it; only with `force` if the tenant has no owner without it.
+
+        Raises NotFound; Conflict when `if_version` is another; LastOwner.
+        """
+        guard = unguarded if force else keep_owner(tenant_id)
 
         async def work(session: AsyncSession) -> V:
             await changes.wait_turn(session, tenant_id)

@@ -96,21 +96,6 @@ class PolicyRepository(NamedRows[PolicyRow, Policy]):
             tenant_id, name, lambda _: columns_of(spec), if_version=if_version, guard=guard
         )
 
-    async def delete(
-        self,
-        tenant_id: bytes,
-        name: str,
-        *,
-        if_version: int | None = None,
-        force: bool = False,
-    ) -> Policy:
-        """Delete a policy and return it.
-
-        Raises NotFound; Conflict when `if_version` is another; LastOwner.
-        """
-        guard = unguarded if force else keep_owner(tenant_id)
-        return await self.delete_row(tenant_id, name, if_version=if_version, guard=guard)
-
     def _room_for(self, tenant_id: bytes, name: str, members: Sequence[str]) -> Guard:
         """Raises QuotaExceeded where the tenant's policies would have more members than they may,
         and more than now."""

@@ -65,22 +65,7 @@ class TopicRepository:
                 raise Conflict("topic", spec.name, "exists already", topic_of(existing))
             await require_room(session, tenant_id, TOPICS, topic_count(tenant_id), self._limits)
             await _require_schema(session, tenant_id, spec.schema)
-            row = TopicRow(
-                tenant_id=tenant_id,
-                uid=new_uid(),
-                name=spec.name,
-                state=TopicState.CREATING.value,
-                retention_mode=spec.retention.mode,
-                retention_seconds=spec.retention.seconds,
-                retention_bytes=spec.retention.bytes,
-                retention_on_limit=spec.retention.on_limit,
-                dedup_window_s=spec.dedup_window_s,
-                labels=dict(spec.labels),
-                priorities=spec.priorities,
-                ack_history=spec.ack_history,
-                schema_name=spec.schema,
-                version=changes.UNTOLD,
-            )
+            row = new_topic(tenant_id, new_uid(), spec, TopicState.CREATING)
             row.partitions = [
                 new_partition(row, number, lane, group)
                 for number, group in enumerate(placements)
@@ -327,6 +312,26 @@ async def turn(
 
 def _told(row: TopicRow) -> changes.FeedChange:
     return changes.FeedChange(ChangeKind.TOPIC, row.tenant_id, row.uid, row.name, row.uid)
+
+
+def new_topic(tenant_id: bytes, uid: bytes, spec: TopicSpec, state: TopicState) -> TopicRow:
+    """Return the row of a topic that has no partitions yet."""
+    return TopicRow(
+        tenant_id=tenant_id,
+        uid=uid,
+        name=spec.name,
+        state=state.value,
+        retention_mode=spec.retention.mode,
+        retention_seconds=spec.retention.seconds,
+        retention_bytes=spec.retention.bytes,
+        retention_on_limit=spec.retention.on_limit,
+        dedup_window_s=spec.dedup_window_s,
+        labels=dict(spec.labels),
+        priorities=spec.priorities,
+        ack_history=spec.ack_history,
+        schema_name=spec.schema,
+        version=changes.UNTOLD,
+    )
 
 
 def new_partition(

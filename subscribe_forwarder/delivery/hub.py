@@ -72,7 +72,7 @@ class Hub:
     ) -> None:
         self.subscription = subscription
         self.delivered = 0
-        """Messages handed out, those included whose response did not leave."""
+        """The messages delivered, those included whose response did not leave."""
         self._listeners = listeners or Listeners()
         self.readers: dict[Lane, Reader] = {}
         self.growth = Growth(progressed)
@@ -339,22 +339,21 @@ class Hub:
 
     def _serve(self, want: Want) -> Delivery | None:
         """Lease messages within all limits for a consumer; None if none are ready."""
-        limits = self._limits_now()
+        limits, now_s = self._limits_now(), self._clock()
         if limits.any:
-            now_s = self._clock()
             room = limits.room(limits.room_of(want.consumer, want.max_messages, now_s), now_s)
-            delivery = self._collect(want._replace(max_messages=room)) if room else None
-            if delivery is not None:  # the messages before decide on later ones
-                limits.take(want.consumer, delivery.count, now_s)
-                delivery.counted.append(partial(self._give_back, want.consumer, delivery.count))
-        else:
-            delivery = self._collect(want)
-            if delivery is not None:  # the messages before decide on later ones
-                limits.take(want.consumer, delivery.count, self._clock())
-        if delivery is not None:
-            self.delivered += delivery.count
-            self._count(delivery)
-            self._listeners.worked(self.subscription.uid)
+            if not room:
+                return None
+            want = want._replace(max_messages=room)
+        delivery = self._collect(want)
+        if delivery is None:
+            return None
+        limits.take(want.consumer, delivery.count, now_s)  # the messages before decide on later
+        if limits.any:
+            delivery.counted.append(partial(self._give_back, want.consumer, delivery.count))
+        self.delivered += delivery.count
+        self._count(delivery)
+        self._listeners.worked(self.subscription.uid)
         return delivery
 
     def _count(self, delivery: Delivery) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 from metadata.delivery.deliveries import DeadLetter, OpenDelivery, Publication
 from metadata.types import CursorState, CursorUpdate, Epoch
@@ -20,6 +21,15 @@ from subscribe_forwarder.delivery.state.leases import LeaseTable
 
 MAX_ROWS = 10_000
 """New open deliveries that one flush carries."""
+
+
+class Durable(NamedTuple):
+    """The parts of a ledger that Postgres has since the last commit."""
+
+    rows: list[OpenDelivery]
+    """The rows of open deliveries that have not changed since."""
+    settled: list[int]
+    """The settled offsets that somebody waits for."""
 
 
 class Flushes:
@@ -39,10 +49,9 @@ class Flushes:
         self.publications: list[Publication] = []
         """The publications of acks that are not written yet."""
         self.settled: list[int] = []
-        """Offsets that were settled, where somebody wants to know when that is written."""
+        """The settled offsets that no flush has written yet, if somebody waits for them."""
         self.floor = cursor.floor
         """The floor that Postgres has."""
-        self._written: list[int] = []
         self._cursor = cursor
         self._leases = leases
         self._open = exceptions
@@ -76,23 +85,23 @@ class Flushes:
         self._sent = update, version, len(self.settled)
         return update
 
-    def wrote(self, update: CursorUpdate) -> list[OpenDelivery]:
-        """Note that an update is committed; return the rows that have not changed since."""
+    def wrote(self, update: CursorUpdate) -> Durable:
+        """Note that an update is committed; return what is durable now."""
         if self._sent is None or self._sent[0] is not update:
-            return []
+            return Durable([], [])
         cursor = self._cursor
         cursor.flushed_version = max(cursor.flushed_version, self._sent[1])
         self._held.wrote()
-        self._told(update, self._sent[2])
+        settled = self._drop_written(update, self._sent[2])
         self._sent = None
         self.floor = update.floor
-        return self._open.wrote(update.stepped_over, update.closed)
+        return Durable(self._open.wrote(update.stepped_over, update.closed), settled)
 
-    def resync(self, state: CursorState, epoch: Epoch) -> list[OpenDelivery] | None:
+    def resync(self, state: CursorState, epoch: Epoch) -> Durable | None:
         """Continue from a row that the last flush may or may not have written.
 
-        Returns the rows that Postgres has as they are in memory; None if memory lacks something
-        that the row has, or has an ack whose messages may never be published.
+        Returns what is durable; None if memory lacks something that the row has, or has an ack
+        whose messages may never be published.
         """
         if (
             self.publications
@@ -104,29 +113,28 @@ class Flushes:
             )
         ):
             return None
+        settled: list[int] = []
         if self._sent is not None and _counts_as(self._sent[0], state):
-            self._told(self._sent[0], self._sent[2])
+            settled = self._drop_written(self._sent[0], self._sent[2])
         self._sent = None
         self.floor = state.floor
         self._cursor.epoch = epoch
         self._held.resync(state.leases)
         self._cursor.touch()
-        return self._open.resync(state.stepped_over)
+        return Durable(self._open.resync(state.stepped_over), settled)
 
-    def take_written(self) -> list[int]:
-        """Return the settled offsets that were written since the last call."""
-        written, self._written = self._written, []
-        return written
-
-    def _told(self, update: CursorUpdate, settled: int) -> None:
-        """Drop rows that an update has written, and that no other flush needs."""
-        self._written += self.settled[:settled]
-        del self.settled[:settled]
+    def _drop_written(self, update: CursorUpdate, count: int) -> list[int]:
+        """Drop what an update has written and no other flush needs; return the first `count`
+        settled offsets, which it has.
+        """
+        settled = self.settled[:count]
+        del self.settled[:count]
         del self.dead_letters[: len(update.dead_letters)]
         del self.publications[: len(update.publications)]
         history = self._cursor.history
         if history is not None:
             del history[: len(update.history)]
+        return settled
 
 
 def _counts_as(update: CursorUpdate, state: CursorState) -> bool:

@@ -28,7 +28,7 @@ from subscribe_forwarder.delivery.state.ages import Ages
 from subscribe_forwarder.delivery.state.cursor import Cursor, Settled
 from subscribe_forwarder.delivery.state.exact_leases import ExactLeases
 from subscribe_forwarder.delivery.state.exceptions import Exceptions
-from subscribe_forwarder.delivery.state.flushes import Flushes
+from subscribe_forwarder.delivery.state.flushes import Durable, Flushes
 from subscribe_forwarder.delivery.state.held_leases import HeldLeases
 from subscribe_forwarder.delivery.state.holes import OLD_MS
 from subscribe_forwarder.delivery.state.inherited import Inherited, InheritedLease
@@ -56,7 +56,7 @@ class Ledger:
         in the cursor itself."""
         self.policy = policy or Policy()
         self.on_settling: Callable[[Sequence[int]], None] | None = None
-        """Told of offsets that are settled one by one, also those that were never handed out."""
+        """Called with offsets that are settled one by one, also those never delivered."""
         self.on_settled: Callable[[Sequence[int]], None] | None = None
         """Told of the same offsets once that is committed."""
         self.awaited = False
@@ -359,8 +359,7 @@ class Ledger:
 
     def wrote(self, update: CursorUpdate) -> bool:
         """Note that an update is committed; return whether that lets a message be delivered."""
-        let_go = sum([self._let_go(row) for row in self._flushes.wrote(update)]) > 0
-        return self._tell_settled() or let_go
+        return self._note_durable(self._flushes.wrote(update))
 
     def resync(self, state: CursorState, epoch: Epoch) -> bool:
         """Continue under a new epoch with the state in memory, after a flush with an unknown
@@ -372,24 +371,22 @@ class Ledger:
         durable = self._flushes.resync(state, epoch)
         if durable is None:
             return False
-        for row in durable:
-            self._let_go(row)
-        self._tell_settled()
+        self._note_durable(durable)
         self.awaited |= bool(self._flushes.settled)
         return True
 
     # Within.
 
-    def _tell_settled(self) -> bool:
-        """Report the settled offsets that are committed by now; return whether anyone listens.
+    def _note_durable(self, durable: Durable) -> bool:
+        """Let messages go that waited for a commit; return whether one may be delivered.
 
-        It comes after the rows of the same flush: a message that it lets go has a row that no flush
-        has written yet.
+        The settled offsets come after the rows of the same flush: a message that they let go has a
+        row that no flush has written yet.
         """
-        written = self._flushes.take_written()
+        let_go = sum([self._let_go(row) for row in durable.rows]) > 0
         if self.on_settled is None:
-            return False
-        self.on_settled(written)
+            return let_go
+        self.on_settled(durable.settled)
         return True
 
     def _leases_of(self, offsets: Iterable[int]) -> list[InheritedLease]:

@@ -25,7 +25,7 @@ class Seen(NamedTuple):
     waiting: int = 0
     streams: int = 0
     delivered: int = 0
-    """Messages handed out since its hub was opened."""
+    """The messages delivered since its hub was opened."""
     paused: str | None = None
     missing: tuple[Unit, ...] = ()
     """Owned here and not counted: the subscription was made, or moved, since, or nobody has said

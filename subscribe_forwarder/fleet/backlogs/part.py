@@ -12,22 +12,15 @@ class Share(msgspec.Struct, frozen=True, array_like=True):
 
     partition: int
     messages: int
-    """Not settled, those included that are leased or were never handed out."""
+    """The messages that are not settled, leased ones and those never delivered included."""
     leased: int
 
 
-class Part(msgspec.Struct, frozen=True, array_like=True):
-    """The counts of one subscription in what the forwarder owns; no shares: nothing."""
+class Totals:
+    """The sums of the shares of a backlog."""
 
-    subscription_uid: bytes
-    number: int
-    """The order among the parts of one forwarder: the part with the higher number is newer."""
-    shares: tuple[Share, ...] = ()
-    waiting: int = 0
-    """Pulls that wait in line there, those that other forwarders registered included."""
-    streams: int = 0
-    delivered_per_s: float = 0.0
-    paused: str | None = None
+    __slots__ = ()
+    shares: tuple[Share, ...]
 
     @property
     def messages(self) -> int:
@@ -36,6 +29,20 @@ class Part(msgspec.Struct, frozen=True, array_like=True):
     @property
     def leased(self) -> int:
         return sum(share.leased for share in self.shares)
+
+
+class Part(Totals, msgspec.Struct, frozen=True, array_like=True):
+    """The counts of one subscription in what the forwarder owns; no shares: nothing."""
+
+    subscription_uid: bytes
+    number: int
+    """The order among the parts of one forwarder: the part with the higher number is newer."""
+    shares: tuple[Share, ...] = ()
+    waiting: int = 0
+    """Pulls that wait there, those that other forwarders registered included."""
+    streams: int = 0
+    delivered_per_s: float = 0.0
+    paused: str | None = None
 
     def says_the_same(self, other: Part) -> bool:
         """Return whether both parts say the same, whatever their numbers."""

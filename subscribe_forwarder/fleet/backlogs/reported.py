@@ -8,33 +8,26 @@ incomplete. Pure: times are seconds of the caller's monotonic clock.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from dataclasses import dataclass
 
-from subscribe_forwarder.fleet.backlogs.part import Part, Share
+from subscribe_forwarder.fleet.backlogs.part import Part, Share, Totals
 
 STALE_S = 15.0
 """Three takeovers: what nobody has told anew by then is nobody's knowledge."""
 
 
-class Backlog(NamedTuple):
-    """One subscription over all its partitions."""
+@dataclass(frozen=True, slots=True)
+class Backlog(Totals):
+    """The backlog of one subscription over all its partitions."""
 
     shares: tuple[Share, ...]
     complete: bool
     """Every partition's present owner has told; else the numbers may be old, or too low."""
     waiting: int
     streams: int
-    """The most at one forwarder: a consumer in line at several is one."""
+    """The most at one forwarder: a consumer that waits at several is one."""
     delivered_per_s: float
     paused: str | None
-
-    @property
-    def messages(self) -> int:
-        return sum(share.messages for share in self.shares)
-
-    @property
-    def leased(self) -> int:
-        return sum(share.leased for share in self.shares)
 
 
 class _Known:
