@@ -5,7 +5,7 @@ never cached. With Postgres down what is cached stays usable for 15 minutes afte
 heard from it, then MetadataUnavailable.
 
 No stale reading gets in or out: if the value changes during a reading, it is read again, and of
-two readings the one with the higher version stays. An old value that is handed out could stay in
+two readings the one with the higher version stays. An old value that is returned could stay in
 use, for no later change corrects it.
 """
 

@@ -104,7 +104,7 @@ class QuotaExceeded(MetadataError):
 
 
 class LeaseLost(MetadataError):
-    """Our own lease row is over or gone: hand out nothing, register a new incarnation."""
+    """Our own lease row is over or gone: deliver nothing, register a new incarnation."""
 
     code = "lease_lost"
 

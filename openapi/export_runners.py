@@ -189,7 +189,7 @@ OPERATIONS = table(
         summary="Claim a run",
         description=(
             "Runners get the oldest run of any tenant that waits for one of their lakes. A run "
-            "whose lease ends is handed out again. The caller needs `run_exports`, which "
+            "whose lease ends can be claimed again. The caller needs `run_exports`, which "
             "operators have and no tenant can grant."
         ),
         body=ExportRunClaim,

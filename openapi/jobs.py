@@ -580,7 +580,7 @@ OPERATIONS = table(
         needs="publish job:job",
         summary="Cancel a job",
         description=(
-            "None of its tasks is handed out any more, workers hear of it when they extend, "
+            "None of its tasks can be claimed any more, workers hear of it when they extend, "
             "and its children are cancelled."
         ),
         answers=(ok(Job, "The job. One that had ended is as it was.", ETAG),),

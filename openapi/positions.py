@@ -148,7 +148,7 @@ OPERATIONS = table(
         body=StateReason,
         body_required=False,
         answers=(
-            ok(SubscriptionState, "Nothing is handed out; acks go on, and waiting pulls wait on."),
+            ok(SubscriptionState, "Nothing is delivered; acks go on, and waiting pulls wait on."),
         ),
     ),
     Operation(
@@ -158,7 +158,7 @@ OPERATIONS = table(
         summary="Resume a subscription",
         body=StateReason,
         body_required=False,
-        answers=(ok(SubscriptionState, "Messages are handed out again."),),
+        answers=(ok(SubscriptionState, "Messages are delivered again."),),
     ),
     Operation(
         id="drain",
@@ -167,7 +167,7 @@ OPERATIONS = table(
         summary="Drain a subscription",
         body=StateReason,
         body_required=False,
-        answers=(ok(SubscriptionState, "Only what was handed out before is handed out again."),),
+        answers=(ok(SubscriptionState, "Only earlier messages are delivered again."),),
     ),
     Operation(
         id="createSnapshot",

@@ -186,7 +186,7 @@ class Subscription(SubscriptionPut, Answer, kw_only=True):
     start: Any
     """The place where it began: `latest`, `earliest`, or an object as in the request."""
     state: State
-    """`paused`: nothing is handed out; `draining`: only what was handed out before."""
+    """`paused`: nothing is delivered; `draining`: only messages that were delivered before."""
     state_reason: str | None
     """The reason that was given when it was paused or resumed; null where none was."""
     created_at: CreatedAt
@@ -548,7 +548,7 @@ OPERATIONS = table(
         route="GET /subscriptions/{name}/backlog",
         needs="read subscription:name",
         summary="Ask for the backlog of a subscription",
-        answers=(ok(Backlog, "Counts of messages, and why nothing is handed out if so."),),
+        answers=(ok(Backlog, "Counts of messages, and the reason if nothing is delivered."),),
     ),
     Operation(
         id="streamBacklog",

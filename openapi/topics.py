@@ -496,7 +496,7 @@ OPERATIONS = table(
         summary="Give a topic more partitions",
         description=(
             "Publishing goes on. From then on keys are spread over all partitions; a message "
-            "of a key that was published after the growth is first handed out after those "
+            "of a key that was published after the growth is first delivered after those "
             "published before."
         ),
         body=TopicGrow,

@@ -153,7 +153,7 @@ class SubscribeForwarder:
         self.reconciler.start()
 
     def drain(self) -> None:
-        """Long-polls answer now, empty; nothing more is handed out. Where there are others, they
+        """Long-polls answer now, empty; nothing more is delivered. Where there are others, they
         get what is owned here at once; acks are passed on to them."""
         if not self._stopping:
             self._stopping = True
@@ -233,7 +233,7 @@ class SubscribeForwarder:
     async def reload(self, subscription: Subscription) -> None:
         """Forgets what is in memory of it and goes on from its committed rows: it was moved.
 
-        When this returns, nothing is handed out any more from where it was. Raises a 503 Problem,
+        When this returns, nothing is delivered any more from where it was. Raises a 503 Problem,
         MetadataError; then the next use loads them.
         """
         await self._hubs.reload(subscription)

@@ -125,7 +125,7 @@ class OpenForwarder(NamedTuple):
 
     routes: list[Route]
     drain: Callable[[], None]
-    """Long-polls answer now with what they have; nothing new is handed out or pushed."""
+    """Long-polls answer now with what they have; nothing new is delivered or pushed."""
     not_ready_reason: Callable[[], str | None]
     find_subscription: Callable[[Scope], Awaitable[object]]
     """Raises NotFound where the caller's tenant has no subscription of the name in the path."""

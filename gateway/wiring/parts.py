@@ -62,7 +62,7 @@ class Parts:
     usage: Usage = NO_LIMITS
 
     def drain(self) -> None:
-        """Long-polls answer now with what they have; nothing new is handed out."""
+        """Long-polls answer now with what they have; nothing new is delivered."""
         for drain in self.drains:
             drain()
 

@@ -16,7 +16,7 @@ MAX_UNITS = 16
 
 
 class UnitLoad(msgspec.Struct, frozen=True, array_like=True):
-    """One unit that messages were handed out of lately. Ids are hex, all else is a smoothed rate
+    """One unit whose messages were delivered lately. Ids are hex, all else is a smoothed rate
     or a count of now."""
 
     tenant: str
@@ -25,7 +25,7 @@ class UnitLoad(msgspec.Struct, frozen=True, array_like=True):
     subscription: str
     """Empty: the partition, with all its subscriptions but those split off."""
     per_second: float
-    """Messages handed out, each attempt counted."""
+    """The messages delivered a second, each attempt counted."""
     backlog: int
     """Messages that are not settled."""
     growth_per_s: float
@@ -64,7 +64,7 @@ class Load(msgspec.Struct, frozen=True):
     lag_s: float
     """The longest that the event loop was late since the report before."""
     per_second: float
-    """Messages handed out."""
+    """The messages delivered a second."""
     bytes_per_second: float
     waiting: int
     """Connections that wait: long-polls and streams."""

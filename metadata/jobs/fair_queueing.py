@@ -1,6 +1,6 @@
 """The turns of jobs in a pool: each task gets a number when it is created.
 
-Tasks are handed out by priority, then by turn. The turns of a job follow each other; a job that
+Workers get tasks by priority, then by turn. The turns of a job follow each other; a job that
 comes, or comes back, goes on from where the others are being served, so jobs of one priority take
 turns task by task, and nobody saves up for later (start-time fair queueing).
 """

@@ -13,7 +13,7 @@ from openapi.subscriptions import State
 
 
 class SubscriptionStateRepository:
-    """No cursor changes with the state: what is handed out stays so, and may be acked."""
+    """No cursor changes with the state: leased messages stay leased, and may be acked."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

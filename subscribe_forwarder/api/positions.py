@@ -1,7 +1,7 @@
 """Moves subscriptions, and pauses, resumes and drains them.
 
 This must hold: a seek is answered once it is committed, and every owner that can be reached has
-forgotten the positions before it. So nothing that owners hand out after the answer is from before;
+forgotten the positions before it. So nothing that owners deliver after the answer is from before;
 ack ids of the generation before are stale from the commit on. An owner that cannot be reached
 follows by the change feed, and is fenced by the generation (fleet/proxy/following.py).
 """
@@ -88,14 +88,14 @@ class PositionRoutes:
         await respond(send, 200, msgspec.json.encode(shown), headers=_NO_STORE)
 
     async def pause(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pause a subscription: nothing is handed out. Acks go on, and waiting pulls wait on."""
+        """Pause a subscription: nothing is delivered. Acks go on, and waiting pulls wait on."""
         await self._turn(scope, receive, send, "paused")
 
     async def resume(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._turn(scope, receive, send, "active")
 
     async def drain(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Drain a subscription: only messages that were handed out before may be again."""
+        """Drain a subscription: only messages that were delivered before may be again."""
         await self._turn(scope, receive, send, "draining")
 
     async def _turn(self, scope: Scope, receive: Receive, send: Send, state: State) -> None:

@@ -6,7 +6,7 @@ The id of one delivery has 72 characters:
                   | attempt u16 · offset u64 · MAC 11 B
 
 The MAC is keyed BLAKE2b over all before it. The first 33 bytes are the same for everything a
-partition's owner hands out under one epoch and make exactly 44 characters, so their encoding and
+partition's owner makes under one epoch and make exactly 44 characters, so their encoding and
 the hash state after them are made once: what is left per message is 10 bytes. With their MAC they
 are 21 bytes, which make exactly 28 characters, so the ids of many messages are encoded in one call.
 

@@ -97,7 +97,7 @@ class AckFlusher:
         self._timeout_s = timeout_s
         self._lazy_s = lazy_s
         self._on_ready = on_ready
-        """Told of those that may hand out, since a flush, what they could not before."""
+        """Called with the readers that may deliver messages that waited for a flush."""
         self._pace = FlushPace()
         self._gathering = AckGathering()
         self._flushing = False

@@ -23,7 +23,7 @@ class Listeners:
         self.moved: Callable[[Unit], None] = _unheard
         """A unit is owned here from now on, or no more."""
         self.worked: Callable[[bytes], None] = _unheard
-        """Something of a subscription was handed out or settled, somebody came or went."""
+        """Messages of a subscription were delivered or settled, or a consumer came or went."""
 
     def listen(
         self,

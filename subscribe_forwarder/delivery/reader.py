@@ -160,7 +160,7 @@ class Reader:
 
     @property
     def backlog(self) -> int:
-        """Messages that are not settled, also those not handed out yet."""
+        """Return the messages that are not settled, those not delivered yet included."""
         end = self.tail.end
         unread = 0 if end is None else max(0, end - self.cursor.read_to)
         return self.cursor.pending() + self.cursor.exceptions + unread

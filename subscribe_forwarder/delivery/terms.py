@@ -15,7 +15,7 @@ class Terms(NamedTuple):
     selection: Selection | None = None
     """The selection; None if everything is delivered."""
     only_again: bool = False
-    """Only what was read before is handed out."""
+    """Only messages that were read before are delivered."""
 
 
 DEFAULT_TERMS = Terms()

@@ -42,7 +42,7 @@ class Policy:
     history: bool = False
     """Whether the time at which each message was settled is kept."""
     max_exceptions: int = MAX_EXCEPTIONS
-    """From this many open deliveries of one cursor on, nothing new is handed out."""
+    """From this many open deliveries of one cursor on, nothing new is delivered."""
 
     @classmethod
     def of(

@@ -354,7 +354,7 @@ class Subscription(msgspec.Struct, frozen=True):
     labels: dict[str, str] = {}
     """Names and values that you choose; servers only keep and show them."""
     state: str = "active"
-    """`paused`: nothing is handed out; `draining`: only what was handed out before."""
+    """`paused`: nothing is delivered; `draining`: only messages that were delivered before."""
     state_reason: str | None = None
     """The reason that was given when it was paused or resumed; None where none was."""
     etag: str | None = None
