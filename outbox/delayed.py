@@ -27,7 +27,9 @@ which they pass over, and never a name that they would take for a copy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 
 from appending.writer import Batch, Target, Writer, names_of
@@ -39,6 +41,8 @@ from store_nodes.record_batch import Message
 
 TAG = b"turn"
 """Messages that take turns have this tag; the platform's publications have others."""
+MOST_AHEAD = 64
+"""Turns beyond the last known one that a group is asked for at once."""
 
 
 def copy_ids(index: int, queue: QueueId, number: int, turn: int) -> bytes:
@@ -49,7 +53,7 @@ def copy_ids(index: int, queue: QueueId, number: int, turn: int) -> bytes:
 
 async def discard_turn(store: StoreClient, group: int, known: Known, timeout_s: float) -> None:
     """The message that took a turn, whose maker may have died before it discarded it."""
-    await _discard(store, group, QueueId.unpack(known.queue), known.position, timeout_s)
+    await _discard(store, group, QueueId.unpack(known.queue), [known.position], timeout_s)
 
 
 async def take_turn(
@@ -99,7 +103,12 @@ _Place = tuple[Target, int]
 
 
 class _Change:
-    """The turns that one change takes."""
+    """The turns that one change takes.
+
+    Each change takes a turn more than those before it, and so does each try that an error ended. If
+    each turn were a call, each try would be longer than the last, and less likely to come to its
+    end. So a group is asked for several turns at once.
+    """
 
     def __init__(
         self, writer: Writer, store: StoreClient, queue: QueueId, number: int, timeout_s: float
@@ -111,52 +120,73 @@ class _Change:
         self._queue = queue
         self._number = number
         self._timeout_s = timeout_s
-        self._taken: dict[tuple[int, int], bool] = {}
-        """Groups, and turns that are taken in them: whether by this change."""
+        self._taken: defaultdict[int, dict[int, bool]] = defaultdict(dict)
+        """The turns that are taken in each group: whether by this change."""
 
     async def take(self, target: Target, last: int) -> list[_Place]:
         """Take the turns up to `last` that are free. Where another change took `last`, a copy may
         come under the next. Return the queues that a sealed one leads to."""
-        turn, successors = 0, None
-        while successors is None or turn <= last:
-            place = target.group, turn
-            if place not in self._taken:
-                try:
-                    successors = await self._take(target, turn)
-                except DedupKnown as error:
-                    (known,) = error.known.values()
-                    if not known.staged:
-                        self.published = known
-                        return []
-                    await discard_turn(self._store, target.group, known, self._timeout_s)
-                    self._taken[place] = False
-            if turn == last and self._taken.get(place) is False:
+        taken = self._taken[target.group]
+        free: set[int] = set()
+        successors: Sequence[Target] | None = None
+        ahead = 1
+        while True:
+            while taken.get(last) is False and (last + 1 in taken or last + 1 in free):
                 last += 1
-            turn += 1
-        return [(each, last) for each in successors]
+            asked = [turn for turn in range(last + 1) if turn not in taken and turn not in free]
+            if not asked and taken.get(last) is False:
+                asked = [*range(last + 1, last + 1 + ahead)]
+                if ahead > 1:
+                    asked.append(last)  # which is taken, so this takes none of the others
+            elif not asked:
+                if successors is not None:
+                    return [(each, last) for each in successors]
+                asked = [next(turn for turn in itertools.count(last + 1) if turn not in taken)]
+            try:
+                successors = await self._take(target, asked)
+            except DedupKnown as error:
+                known = {asked[index]: one for index, one in error.known.items()}
+                await self._found(target.group, known)
+                if self.published is not None:
+                    return []
+                ahead = min(2 * ahead, MOST_AHEAD) if len(known) == len(asked) else 1
+            else:
+                free.update(asked if successors else ())
 
-    async def _take(self, target: Target, turn: int) -> Sequence[Target]:
-        """Take the turn if the queue is open. Return the queues that it leads to if it is sealed.
-        Raises DedupKnown: the turn is taken in that group."""
-        names = names_of(_turn_id(0, self._queue, self._number, turn))
+    async def _take(self, target: Target, turns: Sequence[int]) -> Sequence[Target]:
+        """Take all of the turns if the queue is open. Return the queues that it leads to if it is
+        sealed. Raises DedupKnown: some are taken in that group, and none is taken now."""
+        ids = [_turn_id(index, self._queue, self._number, turn) for index, turn in enumerate(turns)]
+        batch = Batch([Message(b"")] * len(turns), names_of(b"".join(ids)))
         try:
-            receipt = await self._writer.stage(target, Batch([Message(b"")], names), TAG)
+            receipt = await self._writer.stage(target, batch, TAG)
         except QueueSealed as sealed:
             return [Target(group, QueueId.unpack(raw)) for group, raw in sealed.successors]
-        self._taken[target.group, turn] = True
-        await _discard(
-            self._store, target.group, target.queue, receipt.base_offset, self._timeout_s
-        )
+        self._taken[target.group].update(dict.fromkeys(turns, True))
+        staged = range(receipt.base_offset, receipt.base_offset + len(turns))
+        await _discard(self._store, target.group, target.queue, staged, self._timeout_s)
         return []
+
+    async def _found(self, group: int, known: Mapping[int, Known]) -> None:
+        """Note turns that others took, and discard the messages with which they did."""
+        by_queue: defaultdict[bytes, list[int]] = defaultdict(list)
+        for turn, one in known.items():
+            if not one.staged:
+                self.published = one
+            elif turn not in self._taken[group]:
+                self._taken[group][turn] = False
+                by_queue[one.queue].append(one.position)
+        for queue, numbers in by_queue.items():
+            await _discard(self._store, group, QueueId.unpack(queue), numbers, self._timeout_s)
 
 
 async def _discard(
-    store: StoreClient, group: int, queue: QueueId, number: int, timeout_s: float
+    store: StoreClient, group: int, queue: QueueId, numbers: Sequence[int], timeout_s: float
 ) -> None:
     try:
-        await store.discard(group, queue, [number], timeout_s=timeout_s)
+        await store.discard(group, queue, numbers, timeout_s=timeout_s)
     except StoreError:
-        return  # it is held for good; the next one to meet its turn tries again
+        return  # they are held for good; the next one to meet their turns tries again
 
 
 def _name(queue: QueueId, number: int) -> bytes:

@@ -526,7 +526,7 @@ MUTANTS: tuple[Mutant, ...] = (
             Edit(
                 "outbox/delayed.py",
                 "[(each, last) for each in successors]",
-                "[(each, turn) for each in successors]",
+                "[(each, max(taken, default=0)) for each in successors]",
             ),
         ),
         killed_by="tests/unit/scheduler/test_forwarding_changes.py"
@@ -538,8 +538,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "outbox/delayed.py",
-                "        turn, successors = 0, None\n",
-                "        turn, successors = last, None\n",
+                "asked = [turn for turn in range(last + 1) if",
+                "asked = [turn for turn in range(last, last + 1) if",
             ),
         ),
         killed_by="tests/unit/scheduler/test_forwarding_changes.py"
@@ -551,13 +551,20 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "outbox/delayed.py",
-                "        while successors is None or turn <= last:\n",
-                "        while successors is None or (not successors and turn <= last):\n",
+                " for index, turn in enumerate(turns)]\n",
+                " for index, turn in enumerate(turns[:1])]\n",
             ),
         ),
         killed_by="tests/unit/scheduler/test_forwarding_changes.py"
         "::test_a_copy_is_found_under_a_later_turn_in_a_queue_that_was_sealed_after_it",
         breaks="P3",
+    ),
+    Mutant(
+        "a change asks for the turns that others took one by one",
+        (Edit("outbox/delayed.py", "min(2 * ahead, MOST_AHEAD)", "1"),),
+        killed_by="tests/unit/scheduler/test_forwarding_changes.py"
+        "::test_a_change_is_as_short_after_a_hundred_others",
+        breaks="P5",
     ),
     Mutant(
         "two holders get one fencing token",

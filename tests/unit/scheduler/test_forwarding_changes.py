@@ -477,6 +477,27 @@ async def test_a_cancel_that_is_asked_again_waits_for_no_successor_that_was_dele
     assert await Api(store, index).cancel_once(0) == 503
 
 
+async def test_a_change_is_as_short_after_a_hundred_others() -> None:
+    """Each try of a change takes a turn. When the next one asked for each of these by a call of its
+    own, tries beside faults became ever longer, and none came to its end."""
+    store, index = Chaotic(), FakeIndex()
+    sealed_store(store, successors=GROWN, due_s=3600.0)
+    store.dice = random.Random(1)
+    api = Api(store, index)
+    for _ in range(100):
+        assert (await api.reschedule(0, 3600))[0] == 200
+    store.calls.clear()
+    assert (await api.reschedule(0, 3600))[0] == 200
+    assert store.calls["stage"] <= 20
+    store.faults = 0.1
+    answers = [await api.cancel_once(0) for _ in range(100)]
+    assert answers.count(204) >= 5
+    store.faults = 0.0
+    assert await api.cancel(0) == 204
+    for group, queue in GROWN:
+        assert store.machines[group].staged(queue.pack(), -1, 10) == []
+
+
 def test_names_and_turns_are_frozen() -> None:
     """Logs have both. The name is the one that 0.2.0 gives a copy."""
     queue = QueueId(bytes(range(16)), 3, 1, 2)
