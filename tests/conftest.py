@@ -66,6 +66,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"Pythons that ran the wheels: {', '.join(sorted(ran))}")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Files all of whose tests are long are not imported for tests that are not."""
+    path = collection_path.relative_to(config.rootpath).as_posix()
+    return True if path in LONG and "not long" in config.option.markexpr else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     chosen = tuple(names_of(part_of(config.getoption("--part"), LONG_TESTS)))
     kept, left = [], []

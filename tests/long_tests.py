@@ -122,6 +122,7 @@ LONG: Mapping[str, int] = {
     "tests/chaos/test_word_count.py::test_words_are_counted_exactly_while_workers_are_killed": 40,
     "tests/chaos/test_worker_chain.py": 100,
     "tests/contract/test_openapi.py::test_answers_to_more_that_is_drawn_are_as_described": 240,
+    "tests/contract/test_openapi_limits.py": 120,
     "tests/e2e/test_backup_of_up.py": 60,
     "tests/e2e/test_export_cluster.py": 120,
     "tests/e2e/test_exports.py": 300,

@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 MUTANTS = 16
 LONG_TESTS = 5
 ABUSED_ROUTES = 2
+OPERATIONS = 3
 """Parts that `rotating` chooses from, of each list."""
 Item = TypeVar("Item")
 

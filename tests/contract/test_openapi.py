@@ -1,11 +1,15 @@
 """Requests made up from openapi.yaml, by the hundred: no undocumented answer, no 500.
 
 Half of the paths name the topic and subscription that exist, so that handlers get past their 404.
+Some sixty requests try the limits of an operation's schemas, one by one. They are the most work of
+all tests, so a run of this file asks them of one operation in three, of others at each commit;
+test_openapi_limits.py, a long test, and `make contract-test` ask them of all.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -22,6 +26,7 @@ from schemathesis.checks import CHECKS
 import openapi
 from tests.contract.over_http2 import OverHttp2
 from tests.e2e.installation import Installation
+from tests.parts import ALL, OPERATIONS, Part, part_of
 
 EXISTING = {
     "topic": "contract",
@@ -124,6 +129,24 @@ contract = schemathesis.openapi.from_dict(
 for hook in (map_path_parameters, map_query, map_body):
     contract.hook(hook)
 
+
+def of_this_turn() -> Part:
+    """Return the part of the operations whose limits are tried; all of them where no history tells
+    whose turn it is."""
+    if os.environ.get("TEST_EVERY_WAY"):
+        return ALL
+    try:
+        return part_of("rotating", OPERATIONS)
+    except (OSError, subprocess.CalledProcessError):
+        return ALL
+
+
+def operations(part: Part) -> Any:
+    """Return the contract with these of its operations."""
+    labels = [each.ok().label for each in contract.get_all_operations()]
+    return contract.include(name=part.choose(labels))
+
+
 drawn = partial(
     settings,
     deadline=None,
@@ -159,20 +182,27 @@ def ways(served: Installation, request: pytest.FixtureRequest) -> Iterator[list[
 
 
 @contract.parametrize()
-@drawn(max_examples=2, phases=(Phase.explicit, Phase.generate))
+@drawn(max_examples=2, phases=(Phase.generate,))
 def test_every_answer_is_as_described(case: Any, ways: list[Way]) -> None:
-    """The test tries the limits of each schema, one by one, and a few requests that are drawn."""
-    _answers_are_as_described(case, ways)
+    """The test sends a few requests that are drawn."""
+    answers_are_as_described(case, ways)
+
+
+@operations(of_this_turn()).parametrize()
+@drawn(phases=(Phase.explicit,))
+def test_answers_at_limits_are_as_described(case: Any, ways: list[Way]) -> None:
+    """The test tries the limits of each schema, one by one."""
+    answers_are_as_described(case, ways)
 
 
 @contract.parametrize()
 @drawn(max_examples=30, phases=(Phase.generate,))
 def test_answers_to_more_that_is_drawn_are_as_described(case: Any, ways: list[Way]) -> None:
     """To draw a request takes many times as long as to answer it, so `make test` draws two."""
-    _answers_are_as_described(case, ways)
+    answers_are_as_described(case, ways)
 
 
-def _answers_are_as_described(case: Any, ways: list[Way]) -> None:
+def answers_are_as_described(case: Any, ways: list[Way]) -> None:
     # No hook has seen the examples that were not made up.
     case.query, case.body = map_query(case, case.query), map_body(case, case.body)
     for way in ways:
