@@ -71,12 +71,10 @@ class Mask:
         self._known: dict[str, str] = {}
         self._etags: dict[str, str] = {}
         self._counts: dict[str, int] = {}
-        self._pattern: re.Pattern[str] | None = None
 
     def name(self, value: str, placeholder: str) -> None:
         """Let a placeholder stand for a value wherever it occurs."""
         self._known[value] = placeholder
-        self._pattern = None
 
     def learn(self, value: str, kind: str) -> None:
         """Give a value the next placeholder of its kind, unless it has one."""
@@ -114,11 +112,12 @@ class Mask:
 
     def text(self, text: str) -> str:
         """Return a text with placeholders for what is known and for times."""
-        if self._known:
-            if self._pattern is None:
-                longest_first = sorted(self._known, key=len, reverse=True)
-                self._pattern = re.compile("|".join(map(re.escape, longest_first)))
-            text = self._pattern.sub(lambda found: self._known[found.group()], text)
+        # A pattern of all that is known would be compiled anew for each value that is learned.
+        there = [value for value in self._known if value in text]
+        if there:
+            longest_first = sorted(there, key=len, reverse=True)
+            pattern = "|".join(map(re.escape, longest_first))
+            text = re.sub(pattern, lambda found: self._known[found.group()], text)
         text = RUN.sub(lambda found: f"<{len(found[0])} {found[1]}>", text)
         return TIME.sub("<time>", text)
 

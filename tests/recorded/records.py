@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,6 +48,12 @@ def read(path: Path) -> dict[str, Any]:
     return found
 
 
+@functools.cache
+def _shared(path: Path) -> dict[str, Any]:
+    """Return a file that has parts of all areas, read once for all of them."""
+    return read(path)
+
+
 def write(taken: Taken) -> None:
     """Replace the records of one area, its sentences and its limits."""
     file_of(taken.area).write_text(HEADER + rendered(taken.records), encoding="utf-8")
@@ -60,8 +67,8 @@ def difference(taken: Taken) -> str:
     """Return what differs from the checked-in records, as lines of a diff; empty if none does."""
     lines = [
         *_diff(taken.area, read(file_of(taken.area)), taken.records),
-        *_diff("wording", read(WORDING).get(taken.area, {}), taken.wording),
-        *_diff("limits", read(LIMITS).get(taken.area, {}), taken.limits),
+        *_diff("wording", _shared(WORDING).get(taken.area, {}), taken.wording),
+        *_diff("limits", _shared(LIMITS).get(taken.area, {}), taken.limits),
     ]
     return "\n".join(lines)
 
