@@ -178,6 +178,7 @@ def _by_ack_ids(
             minters[prefix] = Minter(ack_id.parse_head(text), key)
         return minters[prefix]
 
+    left = MAX_IDS
     by_prefix: dict[str, list[int]] = {}
     for item, text in enumerate(texts):
         if not ack_id.is_page_id(text):
@@ -189,6 +190,9 @@ def _by_ack_ids(
         except BadAckId as error:
             named.failures.append(Failure(item, _bad_ack_id(str(error))))
             continue
+        left -= len(page.offsets)
+        if left < 0:
+            raise _too_many()
         token, items = text.partition(".")[0], [item] * len(page.offsets)
         of = LaneItems(items, page.offsets, page.attempts, minter.head.epoch, token, page.numbers)
         _add(named, minter.head, of, subscription, readers)
@@ -201,11 +205,15 @@ def _by_ack_ids(
         of = _opened(minter, texts, items, named.failures)
         _add(named, minter.head, of, subscription, readers)
     if named.messages > MAX_IDS:
-        raise invalid(
-            "A request names too many messages.",
-            [FieldError("ack_ids", f"at most {MAX_IDS} messages together")],
-        )
+        raise _too_many()
     return named
+
+
+def _too_many() -> Problem:
+    return invalid(
+        "A request names too many messages.",
+        [FieldError("ack_ids", f"at most {MAX_IDS} messages together")],
+    )
 
 
 def _add(

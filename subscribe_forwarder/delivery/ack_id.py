@@ -166,15 +166,7 @@ class Minter:
         macs = [_mac(begun, runs) for begun in self._page_hashes]
         if not any([compare_digest(mac, one) for one in macs]) or len(runs) % _RUN.size:
             raise BadAckId("not an ack id of this platform")
-        offsets: list[int] = []
-        attempts: list[int] = []
-        for first, count, attempt in _RUN.iter_unpack(runs):
-            offsets += range(first, first + count)
-            attempts += [attempt] * count
-        numbers = _numbers(selection, len(offsets))
-        if len(numbers) == len(offsets):
-            return PageIds(numbers, offsets, attempts)
-        return PageIds(numbers, [offsets[n] for n in numbers], [attempts[n] for n in numbers])
+        return _selected([Run(*run) for run in _RUN.iter_unpack(runs)], _ranges(selection))
 
 
 def is_page_id(text: str) -> bool:
@@ -203,22 +195,49 @@ def _mac(begun: hashlib.blake2b, raw: bytes) -> bytes:
     return state.digest()
 
 
-def _numbers(selection: str, count: int) -> Sequence[int]:
-    """Return the numbers that a selection names, ascending; raise BadAckId beyond the page."""
+def _ranges(selection: str) -> list[range]:
+    """Return the numbers that a selection names, ascending; raise BadAckId."""
     if not _SELECTION.fullmatch(selection):
         raise BadAckId("a page ack id ends in the numbers of its deliveries")
-    numbers: list[int] = []
+    ranges: list[range] = []
     end = 0
     for part in selection.split(","):
         low, _, last = part.partition("-")
         begin, stop = int(low), int(last or low) + 1
         if not end <= begin < stop:
             raise BadAckId("the numbers of a page ack id ascend")
-        numbers += range(begin, stop)
+        ranges.append(range(begin, stop))
         end = stop
-    if end > count:
+    return ranges
+
+
+def _selected(runs: Sequence[Run], ranges: Sequence[range]) -> PageIds:
+    """Return the deliveries of a page that have these numbers; raise BadAckId beyond the page.
+
+    It costs what is named, not what the page has: a request may name each message by an id of its
+    own.
+    """
+    count = sum(run.messages for run in runs)
+    if ranges[-1].stop > count:
         raise BadAckId(f"the page has {count} messages")
-    return numbers
+    numbers: list[int] = []
+    offsets: list[int] = []
+    attempts: list[int] = []
+    place, at = 0, 0
+    """The run that is looked at, and the number of its first delivery."""
+    for wanted in ranges:
+        numbers += wanted
+        begin = wanted.start
+        while begin < wanted.stop:
+            first, messages, attempt = runs[place]
+            if begin >= at + messages:
+                place, at = place + 1, at + messages
+                continue
+            end = min(wanted.stop, at + messages)
+            offsets += range(first + begin - at, first + end - at)
+            attempts += [attempt] * (end - begin)
+            begin = end
+    return PageIds(numbers, offsets, attempts)
 
 
 def _with_macs(begun: hashlib.blake2b, tails: Sequence[bytes]) -> bytes:

@@ -391,8 +391,9 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "subscribe_forwarder/delivery/ack_id.py",
-                '    if end > count:\n        raise BadAckId(f"the page has {count} messages")\n',
-                "    numbers = [number for number in numbers if number < count]\n",
+                "    if ranges[-1].stop > count:\n"
+                '        raise BadAckId(f"the page has {count} messages")\n',
+                "    runs = [*runs, Run(runs[-1].first, 10_000, 1)]\n",
             ),
         ),
         killed_by="tests/unit/subscribe_forwarder/test_pages.py"

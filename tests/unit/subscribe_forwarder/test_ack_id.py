@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import re
+import time
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 
 from metadata.types import Epoch
 from peering.shared_secret import SharedSecret
-from subscribe_forwarder.delivery.ack_id import BadAckId, Head, Minter, parse_head
+from subscribe_forwarder.delivery.ack_id import BadAckId, Head, Minter, Run, parse_head
 
 KEY = SharedSecret(b"k" * 32)
 U32 = st.integers(0, 2**32 - 1)
@@ -76,3 +78,40 @@ def test_what_is_no_ack_id_is_refused(text: str) -> None:
 def test_attempts_saturate() -> None:
     minter = Minter(HEAD, KEY)
     assert minter.open(minter.mint(5, 70_000).decode()) == (0xFFFF, 5)
+
+
+RUNS = st.lists(
+    st.builds(Run, st.integers(0, 2**40), st.integers(1, 40), st.integers(1, 9)),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(RUNS, st.sets(st.integers(0, 200), min_size=1))
+def test_the_numbers_of_a_page_ack_id_name_deliveries_of_its_runs(
+    runs: list[Run], wanted: set[int]
+) -> None:
+    deliveries = [(run.first + at, run.attempt) for run in runs for at in range(run.messages)]
+    numbers = sorted(wanted & set(range(len(deliveries)))) or [0]
+    minter = Minter(HEAD, KEY)
+    token = minter.token(runs).decode()
+    ids = minter.open_page(f"{token}.{','.join(map(str, numbers))}")
+    assert list(ids.numbers) == numbers
+    named = list(zip(ids.offsets, ids.attempts, strict=True))
+    assert named == [deliveries[number] for number in numbers]
+    all_of_them = minter.open_page(f"{token}.0-{len(deliveries) - 1}")
+    assert list(zip(all_of_them.offsets, all_of_them.attempts, strict=True)) == deliveries
+
+
+@pytest.mark.parametrize("selection", ["{0}", "0-9999"])
+def test_a_page_ack_id_costs_what_it_names(selection: str) -> None:
+    """A request has up to 1,000 ids: each once made lists of all deliveries of its page, 9,999 of
+    them for an id that names more than its page has.
+    """
+    minter = Minter(HEAD, KEY)
+    token = minter.token([Run(100, 1000, 1)]).decode()
+    began_s = time.thread_time()
+    for number in range(1000):
+        with suppress(BadAckId):
+            minter.open_page(f"{token}.{selection.format(number)}")
+    assert time.thread_time() - began_s < 0.05

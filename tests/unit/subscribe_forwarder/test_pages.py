@@ -319,7 +319,9 @@ def test_ids_of_a_page_fit_into_a_request(numbers: set[int]) -> None:
     page = "p" * (ack_id.HEAD_CHARS + 16 * (ack_id.MAX_RUNS + 1))
     joined = join_ids([f"{page}.{number}" for number in numbers])
     assert max(map(len, joined.texts)) <= 1024
-    named = [n for text in joined.texts for n in ack_id._numbers(text.partition(".")[2], 1000)]
+    named = [
+        n for text in joined.texts for some in ack_id._ranges(text.partition(".")[2]) for n in some
+    ]
     assert named == sorted(numbers)
 
 
