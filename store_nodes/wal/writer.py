@@ -35,9 +35,9 @@ from store_nodes.wal.segment import (
     preallocated_bytes,
 )
 
-AHEAD_BYTES = 256 * 1024
+AHEAD_BYTES = 512 * 1024
 """Bytes of zeros that one write puts behind its frames at most."""
-SMALL_WRITE_BYTES = 32 * 1024
+SMALL_WRITE_BYTES = 96 * 1024
 """Size of the largest write that ends with zeros; for others, they cost more than they save."""
 
 _ZEROS = bytes(AHEAD_BYTES)
