@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby, repeat
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -37,16 +37,19 @@ from subscribe_forwarder.delivery.reading.render import (
 )
 
 VERSION = 1
+KEPT_BUFFER_BYTES = 1024 * 1024
+"""The size above which the buffer of a page is given back."""
 
 
 class Encoding(NamedTuple):
     """One way to encode the messages of an answer."""
 
     content_type: bytes
-    parts: Callable[[Taken, bool], list[bytes]]
-    """Encodes the messages of one reader. The flag says that they need acks, and so get ack ids."""
-    body: Callable[[Sequence[bytes]], bytes]
-    """Joins encoded messages to the body of an answer."""
+    parts: Callable[[Taken, bool], list[Any]]
+    """Returns parts with the messages of one reader as they are now. The flag says that they need
+    acks, and so get ack ids."""
+    body: Callable[[Sequence[Any]], bytes]
+    """Returns the body of an answer with these parts."""
 
 
 def encoding_of(accept: bytes | None, guarantee: DeliveryValue) -> Encoding:
@@ -63,7 +66,9 @@ def json_messages(taken: Taken, needs_acks: bool) -> list[bytes]:
     ledger, renderer = taken.reader.ledger, taken.reader.tail.renderer
     offsets = taken.offsets
     attempts = repeat(1) if not ledger.has_failures else map(ledger.attempt, offsets)
-    fragments = [batch.fragment(index, renderer) for batch, index in taken.messages()]
+    fragments: list[bytes] = []
+    for batch, low, high in taken.ranges:
+        fragments += batch.fragments(low, high, renderer)
     if not needs_acks:
         return list(map(delivery_without_ack_id, fragments, attempts))
     turns = repeat(1) if not ledger.has_failures else map(ledger.exact.turn, offsets)
@@ -78,9 +83,19 @@ class _Piece(NamedTuple):
     turn: int
 
 
-def page_parts(taken: Taken, needs_acks: bool) -> list[bytes]:
-    """Return messages as encoded parts of a page; each has one token of at most `MAX_RUNS` runs."""
-    parts: list[bytes] = []
+class Part(NamedTuple):
+    """A part of a page, as it is encoded."""
+
+    token: str | None
+    partition: int
+    runs: list[tuple[int, int, int, int]]
+    message_ids: str
+    messages: list[Message]
+
+
+def page_parts(taken: Taken, needs_acks: bool) -> list[Part]:
+    """Return messages as parts of a page; each has one token of at most `MAX_RUNS` runs."""
+    parts: list[Part] = []
     pieces: list[_Piece] = []
     runs: list[Run] = []
     for piece in _pieces(taken):
@@ -95,15 +110,13 @@ def page_parts(taken: Taken, needs_acks: bool) -> list[bytes]:
     return parts
 
 
-def page_body(parts: Sequence[bytes]) -> bytes:
+def page_body(parts: Sequence[Part]) -> bytes:
     """Return the body of a page."""
-    count = len(parts)
-    head = (
-        bytes((0x92, VERSION, 0x90 | count))
-        if count < 16
-        else b"\x92%c\xdc%b" % (VERSION, count.to_bytes(2))
-    )
-    return b"".join((head, *parts))
+    _encoder.encode_into((VERSION, parts), _buffer)
+    body = bytes(_buffer)
+    if len(body) > KEPT_BUFFER_BYTES:
+        _buffer.clear()
+    return body
 
 
 def _pieces(taken: Taken) -> Iterator[_Piece]:
@@ -135,7 +148,7 @@ def _joined(runs: list[Run], piece: _Piece) -> bool:
     return True
 
 
-def _part(taken: Taken, pieces: Sequence[_Piece], runs: Sequence[Run]) -> bytes:
+def _part(taken: Taken, pieces: Sequence[_Piece], runs: Sequence[Run]) -> Part:
     """Return one part of a page; without runs, its messages have no ack ids."""
     renderer = taken.reader.tail.renderer
     messages: list[Message] = []
@@ -143,20 +156,20 @@ def _part(taken: Taken, pieces: Sequence[_Piece], runs: Sequence[Run]) -> bytes:
     for (batch, low, high), _, _ in pieces:
         messages += batch.shown()[low:high]
         ids.append(batch.message_ids(renderer, low, high))
-    return _encode(
-        (
-            taken.minter.token(runs).decode() if runs else None,
-            taken.reader.partition.partition,
-            [
-                (one.offsets.start, len(one.offsets), attempt, one.batch.log_time_us)
-                for one, attempt, _ in pieces
-            ],
-            b"".join(ids).decode(),
-            messages,
-        )
+    return Part(
+        taken.minter.token(runs).decode() if runs else None,
+        taken.reader.partition.partition,
+        [
+            (one.offsets.start, len(one.offsets), attempt, one.batch.log_time_us)
+            for one, attempt, _ in pieces
+        ],
+        b"".join(ids).decode(),
+        messages,
     )
 
 
-_encode = msgspec.msgpack.Encoder().encode
+_encoder = msgspec.msgpack.Encoder()
+_buffer = bytearray()
+"""The buffer into which pages are encoded: one that grows anew for each costs twice as much."""
 JSON = Encoding(b"application/json", json_messages, pull_body)
 PAGE = Encoding(PAGE_TYPE.encode(), page_parts, page_body)

@@ -6,6 +6,8 @@ of an at-most-once subscription. At-least-once needs neither: it allows repeated
 
 from __future__ import annotations
 
+from typing import Any
+
 from openapi.subscriptions import DeliveryValue
 from subscribe_forwarder.delivery.flush import AckFlusher
 from subscribe_forwarder.delivery.pages import Encoding
@@ -15,11 +17,12 @@ from subscribe_forwarder.delivery.wait_list import Delivery
 
 async def to_send(
     delivery: Delivery, guarantee: DeliveryValue, flusher: AckFlusher, encoding: Encoding
-) -> list[bytes]:
-    """Return the messages of a response; the caller sends or releases `delivery` after that.
+) -> list[Any]:
+    """Return the messages of a response, as parts of its body.
 
-    Raises the 503 Problem of a commit that failed; at-most-once messages are lost by then. The
-    result may have fewer messages than were taken, even none, because a lease may have ended.
+    The caller sends or releases `delivery` after that. Raises the 503 Problem of a commit that
+    failed; at-most-once messages are lost by then. The result may have fewer messages than were
+    taken, even none, because a lease may have ended.
     """
     if guarantee == "at_most_once":
         encoded = _spend(delivery, encoding)
@@ -30,9 +33,9 @@ async def to_send(
     return encoded
 
 
-def _spend(delivery: Delivery, encoding: Encoding) -> list[bytes]:
+def _spend(delivery: Delivery, encoding: Encoding) -> list[Any]:
     """Ack all messages whose leases have not ended; return them encoded, without ack ids."""
-    encoded: list[bytes] = []
+    encoded: list[Any] = []
     spent: list[Taken] = []
     for part in delivery.taken:
         messages = encoding.parts(part, False)

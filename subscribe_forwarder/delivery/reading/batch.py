@@ -175,16 +175,24 @@ class Batch:
 
     def fragment(self, index: int, renderer: PartitionRenderer) -> bytes:
         """Return the JSON that all deliveries of a message share, rendered once."""
-        fragment = self._fragments[index] if self._fragments else None
-        if fragment is None:
-            message = self.messages()[index]
+        return self.fragments(index, index + 1, renderer)[0]
+
+    def fragments(self, low: int, high: int, renderer: PartitionRenderer) -> list[bytes]:
+        """Return the JSON that all deliveries of the messages [low, high) share, rendered once."""
+        messages, rendered = self.messages(), self._fragments
+        if None in rendered[low:high]:
             if not self._publish_time:
                 self._publish_time = time_json(self.log_time_us)
-            fragment = renderer.fragment(
-                message, self.base + index, self._publish_time, self.message_id(index, renderer)
-            )
-            self._fragments[index] = fragment
-        return fragment
+            ids = self.message_ids(renderer, low, high)
+            for at, index in enumerate(range(low, high)):
+                if rendered[index] is None:
+                    rendered[index] = renderer.fragment(
+                        messages[index],
+                        self.base + index,
+                        self._publish_time,
+                        ids[at * ID_CHARS : (at + 1) * ID_CHARS],
+                    )
+        return rendered[low:high]  # type: ignore[return-value]
 
     def message_id(self, index: int, renderer: PartitionRenderer) -> bytes:
         """Return the id that the fragment has."""

@@ -25,6 +25,7 @@ _NULL = b"null"
 _MAX_CACHED_TYPES = 1024
 _TEXT_TYPES = frozenset({"application/x-www-form-urlencoded", "application/x-ndjson"})
 _kinds: dict[str, tuple[int, bytes]] = {}
+_bare: dict[tuple[bytes, int], bytes] = {}
 _JSON, _TEXT, _BINARY = 0, 1, 2
 
 
@@ -49,7 +50,7 @@ class PartitionRenderer:
         self._topic_uid = topic_uid
         self._number = partition
         self._lane = lane
-        self._partition = b"%d" % partition
+        self._partition = b',"partition":%d,"offset":' % partition
         self._staged_ids = staged_ids
 
     def plain_id(self, offset: int) -> bytes:
@@ -91,24 +92,45 @@ class PartitionRenderer:
                 staged_id or self.plain_id(offset),
                 data_name,
                 data,
-                b',"content_type":',
-                content_type,
-                b',"key":',
-                _NULL if message.key is None else _encode(message.key),
-                b',"attributes":',
-                _encode(message.attributes) if message.attributes else b"{}",
-                b',"publisher_id":',
-                _NULL if message.publisher_id is None else _encode(message.publisher_id),
-                b',"priority":%d,"scheduled_for":' % message.priority,
-                time_json(message.deliver_at_us) if message.deliver_at_us else _NULL,
-                b',"publish_time":',
+                _described(message, content_type),
                 publish_time,
-                b',"partition":',
                 self._partition,
-                b',"offset":%d' % offset,
+                b"%d" % offset,
                 _trace(message) if message.traceparent is not None else b"",
             )
         )
+
+
+def _described(message: Message, content_type: bytes) -> bytes:
+    """Return the members from the content type to the publish time, whose value follows.
+
+    Those of messages with nothing but a content type and a priority are kept.
+    """
+    key, attributes, publisher_id = message.key, message.attributes, message.publisher_id
+    bare = key is None and not attributes and publisher_id is None and not message.deliver_at_us
+    known = _bare.get((content_type, message.priority)) if bare else None
+    if known is not None:
+        return known
+    members = b"".join(
+        (
+            b',"content_type":',
+            content_type,
+            b',"key":',
+            _NULL if key is None else _encode(key),
+            b',"attributes":',
+            _encode(attributes) if attributes else b"{}",
+            b',"publisher_id":',
+            _NULL if publisher_id is None else _encode(publisher_id),
+            b',"priority":%d,"scheduled_for":' % message.priority,
+            time_json(message.deliver_at_us) if message.deliver_at_us else _NULL,
+            b',"publish_time":',
+        )
+    )
+    if bare:
+        if len(_bare) >= _MAX_CACHED_TYPES:
+            _bare.clear()
+        _bare[content_type, message.priority] = members
+    return members
 
 
 def _trace(message: Message) -> bytes:
@@ -131,7 +153,12 @@ def delivery_without_ack_id(fragment: bytes, attempt: int) -> bytes:
 
 def pull_body(deliveries: Sequence[bytes]) -> bytes:
     """Return the body of a pull's answer."""
-    return b'{"messages":[%b]}' % b",".join(deliveries)
+    if not deliveries:
+        return b'{"messages":[]}'
+    parts = list(deliveries)
+    parts[0] = b'{"messages":[' + parts[0]
+    parts[-1] += b"]}"
+    return b",".join(parts)  # one copy of what may be megabytes
 
 
 def time_json(time_us: int) -> bytes:
