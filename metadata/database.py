@@ -62,7 +62,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
@@ -207,6 +207,11 @@ class Database:
         self._data_shares = ConnectionShares(settings.data_connections, wait_s)
         self._control_shares = ConnectionShares(settings.control_connections, wait_s)
         self._pool: Any = None
+        self._kept: Connection | None = None
+        """A clean connection of the data pool that the next operation uses."""
+        self._acquiring = 0
+        """The number of operations that wait for the data pool."""
+        self._closing = False
         self._engine: AsyncEngine | None = None
         self._sessions: async_sessionmaker[AsyncSession] | None = None
 
@@ -248,12 +253,16 @@ class Database:
     async def close(self, wait_s: float | None = None) -> None:
         """Wait that long for the operations in flight (for the deadline, unless told), then close
         every connection."""
+        self._closing = True
         if self._operations:
             wait_s = self._settings.deadline_s if wait_s is None else wait_s
             await asyncio.wait(self._operations, timeout=wait_s)
         for operation in self._operations:
             operation.cancel()
         if self._pool is not None:
+            kept, self._kept = self._kept, None
+            if kept is not None:
+                await self._release(kept)
             try:
                 async with asyncio.timeout(self._settings.connect_timeout_s):
                     await self._pool.close()
@@ -301,9 +310,11 @@ class Database:
         for it, so that it takes that tenant's turn at a connection."""
 
         async def run(attempt: Attempt) -> T:
-            async with self._connection(tenant_id, attempt) as connection:
+            async def send(connection: Connection) -> T:
                 attempt.sent = writes
                 return await work(connection)
+
+            return await self._with_connection(send, tenant_id, attempt)
 
         return await self._own(run, deadline_s, always=always, tenant_id=tenant_id)
 
@@ -320,7 +331,7 @@ class Database:
         `becoming` another. `tenant_id`: as for `statement`."""
 
         async def run(attempt: Attempt) -> T:
-            async with self._connection(tenant_id, attempt) as connection:
+            async def commit(connection: Connection) -> T:
                 connection.become(becoming)
                 transaction = connection.transaction()
                 await transaction.start()
@@ -333,6 +344,8 @@ class Database:
                 attempt.sent = writes
                 await transaction.commit()
                 return result
+
+            return await self._with_connection(commit, tenant_id, attempt)
 
         return await self._own(run, deadline_s, tenant_id=tenant_id)
 
@@ -399,10 +412,12 @@ class Database:
         if self._guard is not None:
             operation.add_done_callback(partial(_leave, self._guard, passage, attempt))
         operation.add_done_callback(partial(self._ended, tenant_id))
+        # Cleaning up after the inner deadline may hang as well; nobody waits for that.
+        done, _ = await asyncio.wait((operation,), timeout=deadline_s + 0.1)
         try:
-            # Cleaning up after the inner deadline may hang as well; nobody waits for that.
-            async with asyncio.timeout(deadline_s + 0.1):
-                result = await asyncio.shield(operation)
+            if not done:
+                raise TimeoutError
+            result = operation.result()
         except Exception as error:
             meaning = translate(error, sent=attempt.sent)
             if isinstance(meaning, MetadataError):
@@ -461,22 +476,52 @@ class Database:
             finally:
                 driver.become("")
 
-    @contextlib.asynccontextmanager
-    async def _connection(
-        self, tenant_id: bytes | None, attempt: Attempt
-    ) -> AsyncIterator[Connection]:
-        """Take a connection of the data pool, for the block."""
+    async def _with_connection(
+        self, use: Callable[[Connection], Awaitable[T]], tenant_id: bytes | None, attempt: Attempt
+    ) -> T:
+        """Use a connection of the data pool, once it is the tenant's turn."""
+        if tenant_id is None:
+            return await self._with_free_connection(use)
         async with self._data_shares.turn(tenant_id, attempt):
-            connection = await self._acquire()
-            try:
-                yield connection
-            finally:
-                # One that can't be cleaned up has been closed by the pool; that is clean enough.
-                with contextlib.suppress(*_UNCLEAN):
-                    await self._pool.release(connection, timeout=_CLEAN_UP_S)
+            return await self._with_free_connection(use)
 
-    async def _acquire(self) -> Connection:
-        return await self._pool.acquire(timeout=self._settings.connect_timeout_s)
+    async def _with_free_connection(self, use: Callable[[Connection], Awaitable[T]]) -> T:
+        """Use the kept connection, or one of the pool; keep it afterwards if it is clean.
+
+        Most statements come one by one. Each would cost the pool's way in and out, which takes
+        longer than the statement, and would go to another of the backends in turn.
+        """
+        connection, self._kept = self._kept, None
+        if connection is None or _is_lost(connection):
+            self._acquiring += 1
+            try:
+                connection = await self._pool.acquire(timeout=self._settings.connect_timeout_s)
+            finally:
+                self._acquiring -= 1
+        try:
+            result = await use(connection)
+        except BaseException:
+            await self._release(connection)
+            raise
+        if self._kept is None and not self._acquiring and not self._closing:
+            self._kept = connection
+        else:
+            await self._release(connection)
+        return result
+
+    async def _release(self, connection: Connection) -> None:
+        # One that can't be cleaned up has been closed by the pool; that is clean enough.
+        with contextlib.suppress(*_UNCLEAN):
+            await self._pool.release(connection, timeout=_CLEAN_UP_S)
+
+
+def _is_lost(connection: Connection) -> bool:
+    """Return whether a connection of the pool is lost; the pool has taken it back then."""
+    try:
+        lost: bool = connection.is_closed()
+    except asyncpg.InterfaceError:
+        return True
+    return lost
 
 
 def _tenant(tenant_id: UUID) -> str:

@@ -551,6 +551,32 @@ MUTANTS: tuple[Mutant, ...] = (
         breaks="P6",
     ),
     Mutant(
+        "a connection is kept although another operation waits for one",
+        (
+            Edit(
+                "metadata/database.py",
+                "        if self._kept is None and not self._acquiring and not self._closing:\n",
+                "        if self._kept is None and not self._closing:\n",
+            ),
+        ),
+        killed_by="tests/unit/metadata/test_kept_connection.py"
+        "::test_a_connection_for_which_another_operation_waits_goes_back",
+        breaks="P6",
+    ),
+    Mutant(
+        "a connection that was lost while it was kept is used",
+        (
+            Edit(
+                "metadata/database.py",
+                "        if connection is None or _is_lost(connection):\n",
+                "        if connection is None:\n",
+            ),
+        ),
+        killed_by="tests/unit/metadata/test_kept_connection.py"
+        "::test_a_connection_that_was_lost_while_it_was_kept_is_not_used",
+        breaks="P6",
+    ),
+    Mutant(
         "a Postgres that went back is well again once its log has grown",
         (
             Edit(

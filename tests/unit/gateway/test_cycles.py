@@ -63,6 +63,9 @@ class Pool:
 
     async def release(self, *_: object, **__: object) -> None: ...
 
+    def is_closed(self) -> bool:
+        return False
+
 
 class Locks:
     """Every lock is held by somebody else, and there is room in each line."""

@@ -35,6 +35,9 @@ class Pool:
     async def release(self, *_: object, **__: object) -> None:
         self.free.release()
 
+    def is_closed(self) -> bool:
+        return False
+
     async def long(self, _: object) -> None:
         self.working += 1
         await self.end.wait()
