@@ -90,6 +90,7 @@ class Leader:
         )
         led.next_instance += 1
         led.open[instance] = OpenInstance(value, state.now_us, everywhere)
+        self._beat_soon(led)
         led.open_bytes += len(value)
         # All peers get the same message object, so that a shell may encode it once.
         message = Accept(led.ballot, instance, value, acceptor.chosen)
@@ -221,10 +222,15 @@ class Leader:
 
     def heartbeat(self, led: Leadership) -> None:
         state = self._state
-        led.next_heartbeat_us = state.next_beat_us(state.now_us)
+        led.next_heartbeat_us = state.next_beat_us(state.now_us, idle=self.is_idle(led))
         message = self._heartbeat_message(led)
         for peer in state.peers:
             state.outbox.send(peer, message)
+
+    def _beat_soon(self, led: Leadership) -> None:
+        """Send the next heartbeat as a leader that is not idle does."""
+        beat_us = self._state.next_beat_us(self._state.now_us, idle=False)
+        led.next_heartbeat_us = min(led.next_heartbeat_us, beat_us)
 
     def _heartbeat_message(self, led: Leadership) -> Heartbeat:
         state = self._state
@@ -247,6 +253,8 @@ class Leader:
         led.flags[source] = message.flags
         led.repairs[source] = message.repair
         self._count_delivered(led, source, message.delivered)
+        if message.delivered < state.acceptor.chosen:
+            self._beat_soon(led)
         if message.digest is not None:
             state.compare_digests((message.digest,))
             if state.leadership is None:
@@ -315,6 +323,22 @@ class Leader:
         """Report what is replicated everywhere now that a node is lost."""
         for instance in [i for i, entry in led.open.items() if entry.chosen]:
             self._check_everywhere(led, instance)
+
+    def is_idle(self, led: Leadership) -> bool:
+        """Return whether nothing is under way, and all connected members have all that is chosen on
+        their disks.
+        """
+        state = self._state
+        chosen = state.acceptor.chosen
+        return (
+            not led.open
+            and state.acceptor.delivered == chosen
+            and all(
+                led.peer_delivered.get(peer, 0) >= chosen
+                for peer in state.peers
+                if peer in state.connected
+            )
+        )
 
     def due_us(self, led: Leadership) -> int:
         """Return the time by which this leader steps down without a quorum; 0 if it waits for

@@ -197,9 +197,11 @@ class Replica:
         heartbeat, so that the wall clock is known.
         """
         state = self.state
-        due_us = state.next_beat_us(self._ticked_us)
-        if state.leadership is not None:
-            return min(due_us, self._leader.due_us(state.leadership))
+        led = state.leadership
+        idle = led is None or self._leader.is_idle(led)
+        due_us = state.next_beat_us(self._ticked_us, idle=idle)
+        if led is not None:
+            return min(due_us, self._leader.due_us(led))
         if state.candidacy is not None:
             return min(due_us, state.candidacy.deadline_us)
         return min(due_us, state.election_us)

@@ -55,6 +55,10 @@ class Timing:
     """
 
     heartbeat_us: int = 150_000
+    idle_heartbeat_us: int = 300_000
+    """Time between heartbeats while every member is level: several `heartbeat_us`, and a small part
+    of `election_us`.
+    """
     election_us: int = 1_000_000
     candidacy_us: int = 400_000
     backoff_us: int = 60_000
@@ -412,12 +416,14 @@ class ReplicaState:
         median_us = self.clock.median_us(self.now_us, 2 * self.timing.election_us)
         return max(self.acceptor.log_time_us + 1, median_us)
 
-    def next_beat_us(self, after_us: int) -> int:
-        """Return the first time after `after_us` at which leaders send heartbeats.
+    def next_beat_us(self, after_us: int, *, idle: bool) -> int:
+        """Return the first time after `after_us` at which leaders of idle, or of other, groups send
+        heartbeats.
 
-        It is the same for all groups of a node, so that their messages leave together.
+        It is the same for all such groups of a node, so that their messages leave together.
         """
-        return after_us - after_us % self.timing.heartbeat_us + self.timing.heartbeat_us
+        every_us = self.timing.idle_heartbeat_us if idle else self.timing.heartbeat_us
+        return after_us - after_us % every_us + every_us
 
     def wall_us(self) -> int:
         return self.clock.of(self.me, self.now_us)

@@ -222,7 +222,7 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "store_nodes/consensus/replica.py",
-                "return min(due_us, self._leader.due_us(state.leadership))",
+                "return min(due_us, self._leader.due_us(led))",
                 "return due_us",
             ),
         ),
@@ -235,14 +235,26 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "store_nodes/consensus/replica.py",
-                "        due_us = state.next_beat_us(self._ticked_us)\n",
-                "        led = state.leadership\n"
-                "        next_us = state.next_beat_us(self._ticked_us)\n"
+                "        due_us = state.next_beat_us(self._ticked_us, idle=idle)\n",
+                "        next_us = state.next_beat_us(self._ticked_us, idle=idle)\n"
                 "        due_us = led.next_heartbeat_us if led else next_us\n",
             ),
         ),
         killed_by="tests/unit/consensus/test_found_by_simulation.py"
         "::test_a_leader_whose_heartbeats_reads_send_is_due_all_the_same",
+        breaks="P5",
+    ),
+    Mutant(
+        "a leader that was idle sends the heartbeat after a value as late as before",
+        (
+            Edit(
+                "store_nodes/consensus/leader.py",
+                "        self._beat_soon(led)\n        led.open_bytes",
+                "        led.open_bytes",
+            ),
+        ),
+        killed_by="tests/unit/consensus/test_replica.py"
+        "::test_heartbeats_come_at_the_usual_pace_until_all_members_are_level",
         breaks="P5",
     ),
     Mutant(

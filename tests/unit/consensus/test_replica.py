@@ -229,9 +229,31 @@ def test_an_idle_leader_is_due_at_the_next_heartbeat_of_all_groups() -> None:
     leader = bench.elect(1)
     bench.run(2_000_000)
     bench.tick(1)
-    assert leader.due_us == bench.now_us + TIMING.heartbeat_us - bench.now_us % TIMING.heartbeat_us
+    assert leader.due_us == next_beat_us(bench, TIMING.idle_heartbeat_us)
     bench.propose(1, command(1))
     assert leader.due_us < bench.now_us, "an open instance is sent again by ticks"
+
+
+def test_heartbeats_come_at_the_usual_pace_until_all_members_are_level() -> None:
+    bench = Bench()
+    leader = bench.elect(1)
+    bench.run(2_000_000)
+    while bench.now_us % TIMING.idle_heartbeat_us:
+        bench.run(20_000)
+    bench.propose(1, command(1))
+    bench.deliver(without(3))
+    bench.deliver(without(3))
+    assert leader.state.leadership is not None
+    assert not leader.state.leadership.open
+    assert leader.due_us <= leader.state.leadership.next_heartbeat_us
+    assert leader.state.leadership.next_heartbeat_us == next_beat_us(bench, TIMING.heartbeat_us)
+    bench.run(500_000)
+    bench.tick(1)
+    assert leader.due_us == next_beat_us(bench, TIMING.idle_heartbeat_us)
+
+
+def next_beat_us(bench: Bench, every_us: int) -> int:
+    return bench.now_us + every_us - bench.now_us % every_us
 
 
 def test_a_leader_alone_is_due_when_its_quorum_is_lost() -> None:
