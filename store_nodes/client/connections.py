@@ -19,7 +19,7 @@ from peering.tls import PeerTls
 from store_nodes.client.appender import Appender, Receipt
 from store_nodes.client.guard import GuardOf
 from store_nodes.client.leaders import LeaderTable, LogClock
-from store_nodes.client.link import NodeLink
+from store_nodes.client.link import PING_WITHIN_S, NodeLink
 from store_nodes.client.watch import OnAppend, OnChange, Watch
 from store_nodes.errors import StoreError, Unavailable
 from store_nodes.transport.handshake import Identity
@@ -27,6 +27,10 @@ from store_nodes.wire import LeaderView, NodeView, Reply
 
 SWEEP_EVERY_S = 0.025
 TICK_EVERY_S = 0.1
+IDLE_TICK_S = PING_WITHIN_S
+"""Seconds between ticks of a client that has nothing under way, so that it pings all nodes at
+once.
+"""
 MAX_FETCHES_AT_ONCE = 32
 
 _Kind = TypeVar("_Kind")
@@ -297,14 +301,17 @@ class Connections:
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
         """Make a sweep, and set the timer of the next sweep even if an error ends this one."""
+        pause_s = TICK_EVERY_S
         try:
-            self._sweep_once(loop.time())
+            pause_s = self._sweep_once(loop.time())
         finally:
-            self._sweep_in(loop, SWEEP_EVERY_S if self._busy else TICK_EVERY_S)
+            self._sweep_in(loop, SWEEP_EVERY_S if self._busy else pause_s)
 
-    def _sweep_once(self, now_s: float) -> None:
-        """Handle deadlines, retries and pings: a few dozen times a second while something is under
-        way, else as often as links need it.
+    def _sweep_once(self, now_s: float) -> float:
+        """Handle deadlines, retries and pings; return the seconds until the next sweep.
+
+        There are a few dozen sweeps a second while something is under way, else one when a link
+        needs it.
         """
         own_pause_s = max(0.0, now_s - self._sweep_s - 3 * SWEEP_EVERY_S)
         for appender in list(self._busy):
@@ -312,12 +319,22 @@ class Connections:
             if appender.idle:
                 self._busy.pop(appender, None)
         # The event loop counts in milliseconds, and may call a timer a little early.
-        if now_s - self._ticked_s >= TICK_EVERY_S - SWEEP_EVERY_S / 2 or own_pause_s:
-            self._ticked_s = now_s
-            for link in list(self._links.values()):
-                link.tick(now_s, own_pause_s)
-            for watch in list(self._watches):
-                watch.kick()
+        due = now_s - self._ticked_s >= TICK_EVERY_S - SWEEP_EVERY_S / 2
+        if due or own_pause_s or not self._busy:
+            return self._tick(now_s, own_pause_s)
+        return SWEEP_EVERY_S
+
+    def _tick(self, now_s: float, own_pause_s: float) -> float:
+        """Tick the links, and have watches follow; return the seconds until the next tick."""
+        self._ticked_s = now_s
+        for watch in list(self._watches):
+            watch.kick()
+        waits = self._busy or not all(watch.following for watch in self._watches)
+        latest_s = now_s + (TICK_EVERY_S if waits else IDLE_TICK_S)
+        next_s = latest_s
+        for link in list(self._links.values()):
+            next_s = min(next_s, link.tick(now_s, own_pause_s, latest_s))
+        return max(SWEEP_EVERY_S, next_s - now_s)
 
 
 def expect(reply: Reply, kind: type[_Kind]) -> _Kind:

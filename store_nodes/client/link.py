@@ -36,7 +36,8 @@ from store_nodes.wire import (
 if TYPE_CHECKING:
     from store_nodes.client.connections import Connections
 
-PING_AFTER_S = 0.25
+PING_WITHIN_S = 0.35
+"""The longest silence of a node after which it is pinged."""
 SUSPECT_AFTER_S = 0.75
 SILENT_AFTER_S = 2.0
 
@@ -132,25 +133,29 @@ class NodeLink:
         if self._streams.pop(stream_id, None) is not None and self._connection is not None:
             self._connection.send(Cancel(stream_id))
 
-    def tick(self, now_s: float, own_pause_s: float) -> None:
-        """Send a ping to a quiet node, and drop a silent one; call this several times a second.
+    def tick(self, now_s: float, own_pause_s: float, next_s: float) -> float:
+        """Send a ping to a quiet node, and drop a silent one; return the time of the next tick.
 
-        `own_pause_s` is the time for which this process itself was held up, which is no node's
-        fault.
+        That is `next_s`, or before if the node is to be judged sooner. `own_pause_s` is the time
+        for which this process itself was held up, which is no node's fault.
         """
         connection = self._connection
         if connection is None:
-            return
+            return next_s
         if self._pinged_at_s is not None:
             self._pinged_at_s += own_pause_s
             waiting_s = now_s - self._pinged_at_s
             if waiting_s > SILENT_AFTER_S:
                 connection.abort("silent")
-                return
-            self._be_responsive(waiting_s < SUSPECT_AFTER_S)
-        elif now_s - connection.last_frame_s > PING_AFTER_S:
+                return next_s
+            responsive = waiting_s < SUSPECT_AFTER_S
+            self._be_responsive(responsive)
+            judged_s = SUSPECT_AFTER_S if responsive else SILENT_AFTER_S
+            return min(next_s, self._pinged_at_s + judged_s)
+        if next_s - connection.last_frame_s > PING_WITHIN_S:
             self._pinged_at_s = now_s
             connection.send(Ping(0))
+        return next_s
 
     # FrameHandler of the open connection.
 

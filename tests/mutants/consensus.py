@@ -277,6 +277,19 @@ MUTANTS: tuple[Mutant, ...] = (
         breaks="P5",
     ),
     Mutant(
+        "an idle client judges a silent node when it pings the others",
+        (
+            Edit(
+                "store_nodes/client/link.py",
+                "            return min(next_s, self._pinged_at_s + judged_s)\n",
+                "            return next_s\n",
+            ),
+        ),
+        killed_by="tests/unit/store_client/test_sweeps.py"
+        "::test_a_silent_node_is_pinged_judged_and_dropped_in_time_by_an_idle_client",
+        breaks="P5",
+    ),
+    Mutant(
         "a client that was idle sweeps a busy appender late",
         (
             Edit(
