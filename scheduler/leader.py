@@ -17,8 +17,8 @@ from scheduler.term import Term
 
 LOCK_NAME = "scheduler"
 TRY_EVERY_S = 0.5
-CHECK_EVERY_S = 0.1
 AFTER_FAILURE_S = 1.0
+RETRY_S = 0.1
 _log = structlog.get_logger("packetboat.scheduler")
 
 Work = Callable[[Term, Callable[[], Lock]], Awaitable[None]]
@@ -86,19 +86,17 @@ class Leader:
         return lock
 
     async def _renew(self) -> None:
-        renewed_s = time.monotonic()
+        wait_s = RENEW_EVERY_S
         while True:
-            await asyncio.sleep(CHECK_EVERY_S)
-            lock = self.held()
-            if time.monotonic() - renewed_s < RENEW_EVERY_S:
-                continue
+            await asyncio.sleep(max(0.0, min(wait_s, self.held().valid_until_s - time.monotonic())))
+            wait_s = RENEW_EVERY_S
             try:
-                self._lock = await self._locks.renew(lock)
-                renewed_s = time.monotonic()
+                self._lock = await self._locks.renew(self.held())
             except LeaseLost:
                 raise
             except MetadataError as error:
                 _log.info("renewal put off", error=str(error))
+                wait_s = RETRY_S
 
     async def _give_back(self) -> None:
         lock, self._lock = self._lock, None
