@@ -40,7 +40,7 @@ for many tenants at once. These modules may call them (tests/tidy/test_row_secur
     delivery/forwarded: record, find, forget, forget_topics; on the way of each message
     delivery/hints: all, listing, replace, prune; the scheduler's, over all tenants
     jobs/claims: claimable, ended; for all who wait in a process, of many tenants
-    jobs/sweep: expired, prune, behind; over all tenants
+    jobs/sweep: due, expired, prune, behind; over all tenants
     delivery/leases: register, renew, leave, release, live; forwarders, of no tenant
     locks/fenced: statement, transaction; what a repository asks for, after a check of the lock
     locks/catalog: sweep, _sweep; over all tenants

@@ -38,9 +38,16 @@ class JobKeeper:
     async def run(self) -> None:
         """Work regularly until this is cancelled."""
         while True:
+            await put_off("jobs", self.look())
+            await asyncio.sleep(self._every_s)
+
+    async def look(self) -> None:
+        """Ask once whether there is anything to do, and do it. Raises MetadataError of the
+        question alone.
+        """
+        if await self._sweeping.due():
             for part in (self.expire, self.prune, self.sweep):
                 await put_off("jobs", part())
-            await asyncio.sleep(self._every_s)
 
     async def expire(self) -> None:
         """End expired leases. Raises MetadataError, after it has tried all of them."""

@@ -11,14 +11,24 @@ from typing import NamedTuple
 from metadata.database import Connection, Database
 from metadata.jobs.types import LIVE, SUCCEEDED, Lease
 
-_EXPIRED = """
-SELECT t.tenant_id, j.depth, t.job_uid, t.number, t.lease
+_EXPIRED_TASKS = """
 FROM job_tasks AS t JOIN jobs AS j ON j.tenant_id = t.tenant_id AND j.uid = t.job_uid
 WHERE t.state = 'running' AND t.lease_until <= clock_timestamp()
   AND j.state IN ('open', 'running', 'reducing') AND NOT j.gone
-ORDER BY t.lease_until
-LIMIT $1
 """
+_EXPIRED = (
+    "SELECT t.tenant_id, j.depth, t.job_uid, t.number, t.lease"
+    + _EXPIRED_TASKS
+    + "ORDER BY t.lease_until LIMIT $1"
+)
+_DUE = (
+    "SELECT EXISTS (SELECT"
+    + _EXPIRED_TASKS
+    + """)
+    OR EXISTS (SELECT FROM jobs WHERE NOT gone AND expires_at <= clock_timestamp())
+    OR EXISTS (SELECT FROM jobs WHERE sweep)
+"""
+)
 _KEPT = """
 UPDATE jobs SET gone = true, sweep = true, version = version + 1
 WHERE (tenant_id, uid) IN (
@@ -75,6 +85,14 @@ class JobSweepRepository:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    async def due(self) -> bool:
+        """Return whether `expired`, `prune` or `behind` finds anything."""
+
+        async def work(connection: Connection) -> bool:
+            return bool(await connection.fetchval(_DUE))
+
+        return await self._database.statement(work, writes=False)
 
     async def expired(self, limit: int) -> list[tuple[bytes, Lease]]:
         """Return leases that are over, of jobs that are not; the first to end comes first."""

@@ -23,10 +23,9 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "store_nodes/client/connections.py",
-                "        try:\n            self._sweep_once(loop.time())\n        finally:\n"
-                "            self._sweep_in(",
-                "        self._sweep_once(loop.time())\n        if True:\n"
-                "            self._sweep_in(",
+                "        try:\n            pause_s = self._sweep_once(loop.time())\n"
+                "        finally:\n",
+                "        pause_s = self._sweep_once(loop.time())\n        if True:\n",
             ),
         ),
         breaks="P6",
@@ -656,6 +655,18 @@ MUTANTS: tuple[Mutant, ...] = (
         killed_by="tests/integration/locks/test_lock_wait_list.py"
         "::test_a_lease_that_ends_lets_the_next_in_without_a_release",
         breaks="P10",
+    ),
+    Mutant(
+        "the look for work on jobs misses leases that are over",
+        (
+            Edit(
+                "metadata/jobs/sweep.py",
+                'EXISTS (SELECT"\n    + _EXPIRED_TASKS\n    + """)',
+                'false"\n    + """',
+            ),
+        ),
+        killed_by="tests/integration/jobs/test_jobs.py::test_a_look_ends_leases_that_are_over",
+        breaks="P8",
     ),
     Mutant(
         "a job that was cancelled is answered as if nothing was done",

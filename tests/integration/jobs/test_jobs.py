@@ -326,17 +326,28 @@ async def test_deleting_frees_the_name_at_once_and_the_rows_by_and_by(desk: Desk
         await desk.get()
     assert await desk.complete(task) == [Verdict.LOST]
     await desk.job(tasks=1)
-    await JobKeeper(desk.database, 1.0).sweep()
+    await JobKeeper(desk.database, 1.0).look()
     assert await desk.ask("SELECT count(*) FROM jobs") == 1
     assert await desk.ask("SELECT count(*) FROM job_tasks") == 1
+
+
+async def test_a_look_ends_leases_that_are_over(desk: Desk) -> None:
+    await desk.job(tasks=1)
+    await desk.claim()
+    keeper = JobKeeper(desk.database, 1.0)
+    running = "SELECT count(*) FROM job_tasks WHERE state = 'running'"
+    await keeper.look()
+    assert await desk.ask(running) == 1
+    await desk.ask("UPDATE job_tasks SET lease_until = clock_timestamp() WHERE state = 'running'")
+    await keeper.look()
+    assert await desk.ask(running) == 0
 
 
 async def test_old_jobs_go(desk: Desk) -> None:
     await desk.job("brief", 0, keep_s=0)
     await desk.job("kept", 0)
     keeper = JobKeeper(desk.database, 1.0)
-    await keeper.prune()
-    await keeper.sweep()
+    await keeper.look()
     assert [job.name for job in (await desk.jobs.page(TENANT)).items] == ["kept"]
     assert await desk.ask("SELECT count(*) FROM jobs") == 1
 
