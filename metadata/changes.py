@@ -35,6 +35,15 @@ WITH taken AS (
 )
 SELECT version, pg_notify($1, '') FROM taken
 """
+_TELL = """
+WITH taken AS (
+    UPDATE change_counter SET version = version + 1 WHERE id = 1 RETURNING version
+), told AS (
+    INSERT INTO changes (version, kind, tenant_id, uid, name, topic_uid)
+    SELECT version, $2, $3, $4, $5, $6 FROM taken
+)
+SELECT version, pg_notify($1, '') FROM taken
+"""
 
 
 class FeedChange(NamedTuple):
@@ -91,6 +100,14 @@ async def tell(session: AsyncSession, *told: FeedChange) -> int:
         ]
         await session.execute(insert(ChangeRow), rows)
     return last
+
+
+async def tell_one(connection: Connection, told: FeedChange) -> int:
+    """Do the same as `tell` for one change, over a raw connection and in one round trip."""
+    version: int = await connection.fetchval(
+        _TELL, CHANNEL, told.kind.value, told.tenant_id, told.uid, told.name, told.topic_uid
+    )
+    return version
 
 
 async def take_version(connection: Connection) -> int:

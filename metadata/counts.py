@@ -62,14 +62,21 @@ async def require_room(
     if tenant is None or tenant.state == "deleting":
         raise NotFound("tenant", tenant_id.hex())
     own = await session.get(QuotaRow, tenant_id)
-    limit = limit_of(quota, defaults, exempt=not tenant.built_in_limits)
-    if own is not None:
-        limit = own.limits.get(quota, limit) or 0
+    limits = None if own is None else own.limits
+    limit = limit_in_force(quota, defaults, limits, exempt=not tenant.built_in_limits)
     if not limit:
         return
     used = int(await session.scalar(count) or 0)
     if used >= limit:
         raise QuotaExceeded(quota, int(limit), used)
+
+
+def limit_in_force(
+    quota: str, defaults: Defaults, own: Mapping[str, float | None] | None, *, exempt: bool
+) -> float:
+    """Return a tenant's limit, of its `own` ones if it has any; 0 is no limit."""
+    limit = limit_of(quota, defaults, exempt=exempt)
+    return limit if own is None else own.get(quota, limit) or 0
 
 
 def limit_of(quota: str, defaults: Defaults, *, exempt: bool = False) -> float:

@@ -25,6 +25,7 @@ for many tenants at once. These modules may call them (tests/tidy/test_row_secur
 
     delivery/ack_history: trim; over all tenants
     tenancy/api_keys: touch; many tenants' keys at once
+    tenancy/audit: finish; a tenant changes no rows of it
     delivery/assignments: claim, claimable, release, split, merge; hot, units of many tenants
     tenancy/clients: touch; many tenants' clients at once
     delivery/cursors: flush, _flush_and_publish, load, _balances; hot, cursors of many tenants

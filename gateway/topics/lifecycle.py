@@ -73,7 +73,7 @@ class TopicLifecycle:
                 for partition in some:
                     tasks.create_task(self._create_queue(topic, partition))
         try:
-            return await self._topics.activate(tenant_id, topic.uid)
+            return await self._topics.activate(tenant_id, topic.uid, topic)
         except NotFound as error:
             raise taken("topic")(spec.name) from error
 

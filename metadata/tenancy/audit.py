@@ -7,20 +7,26 @@ its row, whenever a process dies. Ids are UUIDs of version 7: they sort by time.
 
 from __future__ import annotations
 
+import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, delete, func, select, tuple_, update
+from sqlalchemy import ColumnElement, Select, delete, func, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from metadata.database import Database
+from metadata.database import Connection, Database
 from metadata.errors import BadPageToken
 from metadata.models import AuditRow
 from metadata.types import Page
 
+_APPEND = """
+INSERT INTO audit (tenant_id, id, actor, action, resource, status, request_id, detail)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8::text::jsonb)
+"""
+_FINISH = "UPDATE audit SET status = $3 WHERE tenant_id = $1 AND id = $2"
 _VERSION = b"2"
 _UID_BYTES = 16
 
@@ -67,11 +73,12 @@ class AuditLog:
     async def append(self, entries: Sequence[AuditEntry]) -> None:
         """Append entries of one tenant; they are committed when this returns."""
 
-        async def work(session: AsyncSession) -> None:
-            self.add(session, entries)
+        async def work(connection: Connection) -> None:
+            for entry in entries:
+                await connection.execute(_APPEND, *_columns(entry))
 
         if entries:
-            await self._database.of(entries[0].tenant_id).write(work)
+            await self._database.of(entries[0].tenant_id).transaction(work)
 
     @staticmethod
     def add(session: AsyncSession, entries: Sequence[AuditEntry]) -> None:
@@ -85,16 +92,11 @@ class AuditLog:
 
         The platform writes it: tenants' sessions cannot change rows.
         """
-        statement = (
-            update(AuditRow)
-            .where(AuditRow.tenant_id == entry.tenant_id, AuditRow.id == entry.id)
-            .values(status=status)
-        )
 
-        async def work(session: AsyncSession) -> None:
-            await session.execute(statement)
+        async def work(connection: Connection) -> None:
+            await connection.execute(_FINISH, entry.tenant_id, entry.id, status)
 
-        await self._database.platform.write(work)
+        await self._database.statement(work, writes=True)
 
     async def page(
         self,
@@ -168,6 +170,14 @@ def _id_of(page_token: str) -> bytes:
     if raw[:1] != _VERSION or len(raw) != 1 + _UID_BYTES:
         raise BadPageToken("the page token is not one of ours")
     return raw[1:]
+
+
+def _columns(entry: AuditEntry) -> tuple[object, ...]:
+    """Return the parameters of `_APPEND`."""
+    return (
+        *(entry.tenant_id, entry.id, entry.actor, entry.action, entry.resource),
+        *(entry.status, entry.request_id, json.dumps(dict(entry.detail))),
+    )
 
 
 def _row(entry: AuditEntry) -> AuditRow:

@@ -8,16 +8,20 @@ next topic of that name has a new uid, which is in every key of what belongs to 
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
 
 from sqlalchemy import Select, delete, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from metadata import changes
-from metadata.counts import NO_LIMITS, TOPICS, Defaults, require_room
-from metadata.database import Database
-from metadata.errors import Conflict, NotFound
+from metadata.counts import NO_LIMITS, TOPICS, Defaults, limit_in_force
+from metadata.database import Connection, Database
+from metadata.errors import Conflict, NotFound, QuotaExceeded
 from metadata.ids import new_uid
 from metadata.models import (
     AssignmentRow,
@@ -40,6 +44,47 @@ from metadata.types import (
 )
 
 _DELETING = TopicState.DELETING.value
+_BEFORE = """
+SELECT tenants.state AS tenant_state, tenants.built_in_limits, quotas.limits::text AS own_limits,
+    (
+        SELECT uid FROM topics WHERE tenant_id = $1 AND name = $2 AND state <> 'deleting'
+    ) AS existing,
+    $3::text IS NULL
+        OR EXISTS (SELECT FROM schemas WHERE tenant_id = $1 AND name = $3) AS has_schema
+FROM (SELECT) AS one
+LEFT JOIN tenants ON tenants.tenant_id = $1
+LEFT JOIN quotas ON quotas.tenant_id = $1
+"""
+_COUNT = "SELECT count(*) FROM topics WHERE tenant_id = $1 AND state <> 'deleting'"
+_CREATE = """
+WITH topic AS (
+    INSERT INTO topics (
+        tenant_id, uid, name, state, retention_mode, retention_seconds, retention_bytes,
+        retention_on_limit, dedup_window_s, labels, priorities, ack_history, schema_name, version
+    )
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10::text::jsonb, $11, $12, $13, $14)
+    RETURNING created_at, updated_at
+), queues AS (
+    INSERT INTO partitions (
+        tenant_id, topic_uid, partition, lane, generation, group_number, base, trimmed_to
+    )
+    SELECT $1, $2, number - 1, lane, 0, group_number, 0, 0
+    FROM unnest($15::int[]) WITH ORDINALITY AS placed (group_number, number),
+        generate_series(0, $11 - 1) AS lane
+), units AS (
+    INSERT INTO assignments (tenant_id, topic_uid, partition, epoch_era, epoch_n)
+    SELECT $1, $2, number, 0, 0 FROM generate_series(0, cardinality($15::int[]) - 1) AS number
+)
+SELECT created_at, updated_at FROM topic
+"""
+_LOCK = """
+SELECT name, state FROM topics WHERE tenant_id = $1 AND uid = $2 FOR NO KEY UPDATE
+"""
+_ACTIVATE = """
+UPDATE topics SET state = 'active', version = $3, updated_at = now()
+WHERE tenant_id = $1 AND uid = $2
+RETURNING updated_at
+"""
 
 
 class TopicRepository:
@@ -54,49 +99,65 @@ class TopicRepository:
         """Create a `creating` topic with one partition per group in `placements`, all lanes of each
         there.
 
-        Conflict when the name is taken; `existing` is the topic that has it. NotFound of the
-        schema, or of a tenant that is being deleted. QuotaExceeded.
+        It has no version, and the feed does not tell of it, before it is active. Conflict when the
+        name is taken; `existing` is the topic that has it. NotFound of the schema, or of a tenant
+        that is being deleted. QuotaExceeded.
         """
+        made = _new_topic(tenant_id, spec, placements)
 
-        async def work(session: AsyncSession) -> Topic:
-            await changes.wait_turn(session, tenant_id)
-            existing = await named(session, tenant_id, spec.name)
-            if existing is not None:
-                raise Conflict("topic", spec.name, "exists already", topic_of(existing))
-            await require_room(session, tenant_id, TOPICS, topic_count(tenant_id), self._limits)
-            await _require_schema(session, tenant_id, spec.schema)
-            row = new_topic(tenant_id, new_uid(), spec, TopicState.CREATING)
-            row.partitions = [
-                new_partition(row, number, lane, group)
-                for number, group in enumerate(placements)
-                for lane in range(spec.priorities)
-            ]
-            session.add(row)
-            await session.flush()
-            session.add_all(new_assignment(row, number) for number in range(len(placements)))
-            await session.flush()
-            await session.refresh(row)
-            row.version = await changes.tell(session, _told(row))
-            return topic_of(row)
+        async def work(connection: Connection) -> Topic | bytes:
+            await changes.take_turn(connection, tenant_id)
+            found = await connection.fetchrow(_BEFORE, tenant_id, spec.name, spec.schema)
+            if found["existing"] is not None:
+                return bytes(found["existing"])
+            await self._require_room(connection, tenant_id, found)
+            if not found["has_schema"]:
+                raise NotFound("schema", spec.schema or "")
+            row = await connection.fetchrow(_CREATE, *_columns(made), list(placements))
+            return replace(made, created_at=row[0], updated_at=row[1])
 
-        return await self._database.of(tenant_id).write(work)
+        if spec.schema is not None and "\0" in spec.schema:
+            raise NotFound("schema", spec.schema)
+        while isinstance(done := await self._database.of(tenant_id).transaction(work), bytes):
+            # A topic that is going since does not have the name any more.
+            with contextlib.suppress(NotFound):
+                existing = await self.get_by_uid(tenant_id, done)
+                if existing.state is not TopicState.DELETING:
+                    raise Conflict("topic", spec.name, "exists already", existing)
+        return done
 
-    async def activate(self, tenant_id: bytes, uid: bytes) -> Topic:
-        """Turn creating into active, once every queue exists.
+    async def _require_room(self, connection: Connection, tenant_id: bytes, found: Any) -> None:
+        if found["tenant_state"] in (None, "deleting"):
+            raise NotFound("tenant", tenant_id.hex())
+        own = None if found["own_limits"] is None else json.loads(found["own_limits"])
+        limit = limit_in_force(TOPICS, self._limits, own, exempt=not found["built_in_limits"])
+        if limit:
+            used = await connection.fetchval(_COUNT, tenant_id)
+            if used >= limit:
+                raise QuotaExceeded(TOPICS, int(limit), used)
+
+    async def activate(self, tenant_id: bytes, uid: bytes, made: Topic | None = None) -> Topic:
+        """Turn creating into active, once every queue exists; `made` is the topic as `create`
+        returned it, which is otherwise read.
 
         Idempotent; NotFound when it is going.
         """
 
-        async def work(session: AsyncSession) -> Topic:
-            await changes.wait_turn(session, tenant_id)
-            row = await session.get(TopicRow, (tenant_id, uid))
-            if row is None or row.state == _DELETING:
+        async def work(connection: Connection) -> tuple[int, datetime] | None:
+            await changes.take_turn(connection, tenant_id)
+            row = await connection.fetchrow(_LOCK, tenant_id, uid)
+            if row is None or row["state"] == _DELETING:
                 raise NotFound("topic", uid.hex())
-            if row.state == TopicState.ACTIVE.value:
-                return topic_of(row)
-            return await turn(session, row, TopicState.ACTIVE)
+            if row["state"] == TopicState.ACTIVE.value:
+                return None
+            told = changes.FeedChange(ChangeKind.TOPIC, tenant_id, uid, row["name"], uid)
+            version = await changes.tell_one(connection, told)
+            return version, await connection.fetchval(_ACTIVATE, tenant_id, uid, version)
 
-        return await self._database.of(tenant_id).write(work)
+        done = await self._database.of(tenant_id).transaction(work)
+        if made is None or done is None:
+            return await self.get_by_uid(tenant_id, uid)
+        return replace(made, state=TopicState.ACTIVE, version=done[0], updated_at=done[1])
 
     async def update(
         self,
@@ -218,6 +279,41 @@ class TopicRepository:
             return [topic_of(row) for row in await session.scalars(statement)]
 
         return await self._database.platform.read(work)
+
+
+def _new_topic(tenant_id: bytes, spec: TopicSpec, placements: Sequence[int]) -> Topic:
+    """Return the `creating` topic, without a version and times."""
+    return Topic(
+        tenant_id=tenant_id,
+        uid=new_uid(),
+        name=spec.name,
+        state=TopicState.CREATING,
+        partitions=tuple(
+            Partition(number=number, group=group, lane=lane, generation=0, base=0)
+            for number, group in enumerate(placements)
+            for lane in range(spec.priorities)
+        ),
+        retention=spec.retention,
+        dedup_window_s=spec.dedup_window_s,
+        labels=dict(spec.labels),
+        version=changes.UNTOLD,
+        created_at=datetime.min,
+        updated_at=datetime.min,
+        priorities=spec.priorities,
+        ack_history=spec.ack_history,
+        schema=spec.schema,
+    )
+
+
+def _columns(made: Topic) -> tuple[object, ...]:
+    """Return the parameters of `_CREATE` up to the groups."""
+    kept = made.retention
+    return (
+        *(made.tenant_id, made.uid, made.name, made.state.value),
+        *(kept.mode, kept.seconds, kept.bytes, kept.on_limit),
+        *(made.dedup_window_s, json.dumps(made.labels), made.priorities),
+        *(made.ack_history, made.schema, made.version),
+    )
 
 
 async def named(session: AsyncSession, tenant_id: bytes, name: str) -> TopicRow | None:

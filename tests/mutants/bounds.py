@@ -154,8 +154,21 @@ MUTANTS: tuple[Mutant, ...] = (
         breaks="P19",
     ),
     Mutant(
+        "topics of a tenant have no limit in number",
+        (
+            Edit(
+                "metadata/topics/topics.py",
+                "                raise QuotaExceeded(TOPICS, int(limit), used)\n",
+                "                pass\n",
+            ),
+        ),
+        killed_by="tests/integration/metadata/test_tenants.py"
+        "::test_the_platforms_limits_hold_where_a_tenant_has_none",
+        breaks="P19",
+    ),
+    Mutant(
         "a tenant of an earlier release has the built-in limits",
-        (Edit("metadata/counts.py", "exempt=not tenant.built_in_limits", "exempt=False"),),
+        (Edit("metadata/topics/topics.py", 'exempt=not found["built_in_limits"]', "exempt=False"),),
         killed_by=_EXEMPT,
         fails_with="metadata.errors.QuotaExceeded",
         breaks="P19",
