@@ -34,7 +34,7 @@ def arm(name: str, act: Callable[[Any], Any]) -> None:
 
 
 def reach(name: str) -> None:
-    """Here a process may end."""
+    """Mark a place at which a test may end the process."""
     if _armed:
         passing(name, None)
 

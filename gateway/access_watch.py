@@ -138,7 +138,7 @@ class OpenRequest:
         return self._departure
 
     def refuse(self, refusal: Problem) -> None:
-        """The handler hears of it, also where it waits already."""
+        """End the request's wait with a refusal; the handler learns of it even while it waits."""
         self.refusal, self.refused_s = refusal, time.monotonic()
         self._fail(refusal)
         if self._asking is not None:

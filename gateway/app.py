@@ -31,9 +31,11 @@ def create_app(
     quotas: Quotas = NO_LIMITS,
     usage: Usage = NO_LIMITS,
 ) -> Dispatcher:
-    """The caller runs `sweep()` of the result for as long as it serves. A verifier that does not
-    cache gets a cache which no change empties: for tests, and where there are none. Without
-    `admission`, which somebody ticks, everybody is let in."""
+    """Create the application. Its caller runs `sweep()` of the result for as long as it serves.
+
+    A verifier that does not cache gets a cache that no change empties: for tests, and where nothing
+    changes. Without `admission`, which the caller ticks, every request is admitted.
+    """
     if not isinstance(verifier, CachingVerifier):
         verifier = CachingVerifier(verifier)
     router = Router()

@@ -22,7 +22,9 @@ _log = structlog.get_logger("packetboat.descriptors")
 
 
 def raise_limit(needed: int) -> None:
-    """The soft limit becomes the hard one; a warning where fewer than `needed` are left."""
+    """Raise the soft limit of descriptors to the hard one; return a warning if fewer than `needed`
+    are left.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

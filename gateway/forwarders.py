@@ -24,7 +24,7 @@ class ForwarderRoutes:
         return [Route(OPERATIONS["listForwarders"], self.listing)]
 
     async def listing(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Asked of Postgres each time: no process knows all of it."""
+        """List the forwarders, from Postgres each time: no process knows all of them."""
         forwarders, hints = await self._fleet.live(), await self._hints.listing()
         tenant_id = tenant_of(scope)
         wanted = {key for key in named_in(forwarders, hints) if key[0] == tenant_id}

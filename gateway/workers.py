@@ -18,7 +18,7 @@ METRICS = "prometheus_client"
 
 
 def run(settings: ServerSettings) -> int:
-    """One process serves here; more are forked before anything heavy is imported."""
+    """Serve in one process, or fork more before anything heavy is imported."""
     if settings.workers == 1:
         with heap.loading():
             from gateway import server
@@ -75,7 +75,7 @@ def _fork(settings: ServerSettings, parent: int) -> int:
 
 @contextmanager
 def _metrics_directory() -> Iterator[None]:
-    """The workers' metrics meet in files; set before METRICS is imported anywhere."""
+    """Set the directory in which the workers' metrics meet, before METRICS is imported anywhere."""
     directory = tempfile.mkdtemp(prefix="packetboat-metrics-")
     set_metrics_directory(directory)
     try:

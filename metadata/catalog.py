@@ -303,7 +303,7 @@ class Catalog:
         return False
 
     def _cached(self, change: Change) -> Topic | None:
-        """The topic a change is about, on either shelf (they evict apart)."""
+        """Return the cached topic that a change is about, from either cache (they evict apart)."""
         named = self._by_name.get((change.tenant_id, change.name))
         if named is not None and named.uid == change.uid:
             return named

@@ -36,8 +36,11 @@ class ConnectionShares:
     """The turns of tenants at the connections of one pool."""
 
     def __init__(self, connections: int, wait_s: float) -> None:
-        """A pool of one connection has no part for the platform: all take turns at it. An
-        operation waits `wait_s` for its turn."""
+        """Create the shares of a pool.
+
+        A pool of one connection has no part for the platform: all take turns at it. An operation
+        waits `wait_s` for its turn.
+        """
         of_tenants = max(1, int(OF_TENANTS * connections))
         # `Database` bounds how many operations wait: here is one line for each tenant.
         self._semaphore = FairSemaphore(Shares(of_tenants, OF_TENANT), Shares(math.inf))

@@ -311,8 +311,9 @@ async def help_repair(repairer: int, connection: Connection) -> None:
 
 
 async def enter(connection: Connection, era: int, reason: str, lifts: Sequence[Lift]) -> Position:
-    """The last step of a repair, all or nothing: nobody owns, leases or holds anything of before,
-    caches and projections are made anew, and the era has its row."""
+    """Take the last step of a repair, all or nothing: end all earlier ownership, leases and locks,
+    make caches and projections anew, and write the row of the era.
+    """
     # Statements over whole tables may take long, and nobody else can repair meanwhile. A repairer
     # that dies, in one of them or between two, holds nobody up that long: the server ends the first
     # within CUT_S, and an idle transaction by the usual deadline. Where the network loses packets

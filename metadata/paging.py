@@ -23,7 +23,7 @@ _VERSION = b"1"
 
 
 def name_after(page_token: str | None) -> str:
-    """The name the page begins behind; BadPageToken."""
+    """Return the name after which a page begins. Raises BadPageToken."""
     if page_token is None:
         return ""
     try:

@@ -46,7 +46,7 @@ class RecoveryRepository:
         self._database = database
 
     async def topics(self) -> list[Topic]:
-        """All there are, in every state."""
+        """Return all topics, in every state."""
 
         async def work(session: AsyncSession) -> list[Topic]:
             rows = await session.scalars(select(TopicRow).order_by(TopicRow.uid))

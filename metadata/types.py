@@ -110,12 +110,16 @@ class Tenant:
 
     @property
     def token_audience(self) -> str:
-        """The audience that is this tenant's alone, whatever issuer names it in a token."""
+        """Return the audience of a tenant's tokens, made of its id: a tenant with the name of a
+        deleted one has another.
+        """
         return token_audience(self.tenant_id)
 
 
 def token_audience(tenant_id: bytes) -> str:
-    """By the tenant's id: a tenant that is made under the name of a deleted one has another."""
+    """Return the audience of a tenant's tokens, made of its id: a tenant with the name of a deleted
+    one has another.
+    """
     return TOKEN_AUDIENCE_PREFIX + tenant_id.hex()
 
 

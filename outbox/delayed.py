@@ -46,13 +46,14 @@ MOST_AHEAD = 64
 
 
 def copy_ids(index: int, queue: QueueId, number: int, turn: int) -> bytes:
-    """The name and the turn of the copy at `index` of a batch, in this order: of a copy that was
-    made, the name is what is known."""
+    """Return the name and the turn of the copy at `index` of a batch, in this order: the store
+    knows a copy that was made by its name.
+    """
     return _entry(index, _name(queue, number)) + _turn_id(index, queue, number, turn)
 
 
 async def discard_turn(store: StoreClient, group: int, known: Known, timeout_s: float) -> None:
-    """The message that took a turn, whose maker may have died before it discarded it."""
+    """Discard the message that took a turn; its maker may have died before it did so."""
     await _discard(store, group, QueueId.unpack(known.queue), [known.position], timeout_s)
 
 

@@ -65,7 +65,7 @@ class PublishMetrics(Collector):
         self._topics = topics
 
     def lost_after_202(self, publish_id: str, count: int, problem: Problem) -> None:
-        """A 202 promised nothing, but what is seen to be lost is counted and logged."""
+        """Count and log messages that were lost after a 202, which promised nothing."""
         self.lost += count
         _log.warning(
             "publish answered 202 was not stored",

@@ -32,7 +32,7 @@ class Term:
         task.add_done_callback(self._ended)
 
     async def wait(self) -> None:
-        """Until cancelled, or a task fails; raises what it failed with."""
+        """Wait until cancelled, or until a task fails; raise the task's error."""
         await self._failed
 
     def fail(self, error: BaseException) -> None:
@@ -41,7 +41,7 @@ class Term:
             self._failed.set_exception(error)
 
     async def end(self) -> None:
-        """Every task is over when this returns."""
+        """End every task; all are over when this returns."""
         self.over = True
         self._failed.cancel()
         if self._failed.done() and not self._failed.cancelled():

@@ -20,6 +20,6 @@ FAIL_POINTS: tuple[FailPoint, ...] = get_args(FailPoint)
 
 
 def reach(point: FailPoint) -> None:
-    """The process ends here, at once and without a word, if the environment names this point."""
+    """End the process at once and silently, if the environment names this point."""
     if os.environ.get(VARIABLE) == point:
         os.kill(os.getpid(), signal.SIGKILL)

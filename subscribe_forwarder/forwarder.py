@@ -255,7 +255,7 @@ class SubscribeForwarder:
         return Now(self.now_ms(), wall_us())
 
     def wake(self, subscription_uid: bytes) -> None:
-        """More of it may go than before."""
+        """Wake the readers of a subscription, of which more may be delivered than before."""
         self._hubs.wake([subscription_uid])
 
     def open_hub(self, subscription_uid: bytes) -> Hub | None:

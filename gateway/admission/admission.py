@@ -303,7 +303,9 @@ class Admission:
     def _exceeds_limit(
         self, tenant_id: bytes, tenant: _Tenant, urgency: Urgency, limit: float
     ) -> bool:
-        """One more publish of it is one too many: who is within its part never is."""
+        """Return whether one more publish of a tenant exceeds the publish limit; a tenant within
+        its fair share never does.
+        """
         if tenant.publishing + 1 <= limit * self._requests.fraction(tenant_id):
             return False
         return self.publishing >= limit * (1.0 if urgency < Urgency.DEFERRABLE else CROWDED)

@@ -84,7 +84,7 @@ def tables(seen: Fleet) -> Group:
 
 
 def _table(*names: str, left: int) -> Table:
-    """The first `left` columns are words, the others numbers."""
+    """Print a table; the first `left` columns are words, the others numbers."""
     table = Table(box=None, header_style="bold")
     for number, name in enumerate(names):
         table.add_column(name, justify="left" if number < left else "right")

@@ -461,7 +461,7 @@ keep such ports in a network of the platform's own, whose hosts you trust, or re
 
 
 def page() -> str:
-    """The text of docs/operations/bounds.md."""
+    """Return the text of docs/operations/bounds.md."""
     return _HEAD + "".join(_lines())
 
 

@@ -345,7 +345,7 @@ class Connection(asyncio.Protocol):
         self._refuse(problem)
 
     def _broken_off(self, request: Request, error: Malformed) -> None:
-        """The body of the running request turns out to be none."""
+        """End the running request, because its body turns out to be malformed."""
         CLOSED.labels("malformed").inc()
         request.disconnected()
         if request.answering:
@@ -377,7 +377,9 @@ class Connection(asyncio.Protocol):
             self._server.loop.call_soon(self._ask_for_turn)
 
     def _refuse(self, problem: Problem) -> None:
-        """The problem and the end of the connection: where its request ends is not known."""
+        """Answer with a problem and end the connection, because the end of its request is not
+        known.
+        """
         self.write(refusal(problem, self._server.date_line()))
         self.transport.close()
 

@@ -48,7 +48,7 @@ class Cors:
         return ((b"access-control-allow-origin", origin), self._exposed, *_VARY)
 
     def is_preflight(self, scope: Scope, origin: bytes | None) -> bool:
-        """A browser asks what a page of an origin that is allowed may send."""
+        """Return whether a browser asks what a page of an allowed origin may send."""
         return (
             scope["method"] == "OPTIONS"
             and origin is not None

@@ -34,8 +34,9 @@ class EndWatch:
         self._draining = False
 
     async def get(self, tenant_id: bytes, name: str, wait_s: float) -> Job:
-        """The job as it is once it has ended, or `wait_s` are over. NotFound, also where it is
-        deleted meanwhile."""
+        """Return the job once it has ended, or after `wait_s`. Raises NotFound, also if it is
+        deleted meanwhile.
+        """
         job = await self._jobs.get(tenant_id, name)
         if job.finished or wait_s <= 0 or self._draining:
             return job

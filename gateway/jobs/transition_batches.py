@@ -61,7 +61,7 @@ class TransitionBatches:
         return await call.verdicts
 
     async def close(self) -> None:
-        """After the last caller has gone."""
+        """End the batches, after the last caller has gone."""
         while self._owned:
             await asyncio.gather(*self._owned, return_exceptions=True)
 

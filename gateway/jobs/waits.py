@@ -90,7 +90,7 @@ class JobWaits:
         self.ends.drain()
 
     async def close(self) -> None:
-        """After the last caller has gone."""
+        """End the waits, after the last caller has gone."""
         await self.transitions.close()
         await self.claims.waits.close()
 

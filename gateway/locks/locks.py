@@ -126,7 +126,9 @@ class LockRoutes:
 
 
 async def sweep(catalog: LockCatalog, places: LockWaiterRepository) -> None:
-    """For ever: what nobody used for long goes. Any process may; fences never go back by it."""
+    """Delete locks that nobody has used for long, for ever. Any process may; fencing tokens never
+    go back by it.
+    """
     while True:
         try:
             swept = await catalog.sweep()

@@ -11,7 +11,7 @@ _MOST_CAUSES = 20
 
 
 def problem_of(error: Exception) -> Problem | None:
-    """The problem an expected error stands for; None for a defect, which is logged and a 500."""
+    """Return the problem of an expected error; None for a defect, logged and answered 500."""
     if isinstance(error, ExceptionGroup):
         # Work done for one request in parallel: the first expected failure speaks for all, a
         # defect among them is a defect.

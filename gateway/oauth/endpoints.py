@@ -81,7 +81,7 @@ class OAuthEndpoints:
         ]
 
     def ending_routes(self) -> list[Route]:
-        """The routes whose requests end tokens before their time."""
+        """Return the routes whose requests end tokens before their time."""
         return [Route(OPERATIONS["revokeToken"], self.revoke)]
 
     async def token(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -208,7 +208,9 @@ def _token_of(form: dict[str, str]) -> bytes:
 
 
 def _without_hint(form: dict[str, str]) -> dict[str, str]:
-    """There is one type of token, so a hint of any other changes nothing (RFC 7009 §2.1)."""
+    """Remove the hint of a token's type: there is one type, so any hint changes nothing (RFC 7009
+    §2.1).
+    """
     return {name: value for name, value in form.items() if name != "token_type_hint"}
 
 

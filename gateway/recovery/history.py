@@ -157,7 +157,7 @@ def first_offset(chain: Sequence[Found]) -> int:
 
 
 def begun_with(queues: Queues) -> list[Found]:
-    """The oldest queues that are left of the partitions that the topic had first."""
+    """Return the oldest queues that are left of the topic's first partitions."""
     made = {
         QueueId.unpack(raw).partition
         for one in queues

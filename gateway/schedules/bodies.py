@@ -209,7 +209,7 @@ def coming_runs(schedule: Schedule, now: datetime, count: int) -> list[datetime]
 
 
 def _coming(schedule: Schedule, now: datetime) -> list[datetime]:
-    """From the run that comes next or is due on."""
+    """Return the coming runs, beginning with the next one or the one that is due."""
     if schedule.next_at is None:
         return []
     later = coming_runs(schedule, max(now, schedule.next_at), SHOWN_RUNS - 1)

@@ -80,7 +80,9 @@ class _Ending:
             self._status, self._error = self._status or 500, type(error).__name__
 
     def end(self, span: Span) -> None:
-        """A refusal is the client's to mend, so it is no error of the span."""
+        """End the span of a request. A refusal is the client's to mend, so it is no error of the
+        span.
+        """
         if self._status:
             span.set("http.response.status_code", self._status)
         if self._error:

@@ -40,7 +40,7 @@ class TenantDeletion:
         self._wake = asyncio.Event()
 
     def wake(self) -> None:
-        """There is one to be removed."""
+        """Look now for a tenant to delete."""
         self._wake.set()
 
     async def run(self) -> None:

@@ -39,6 +39,6 @@ def _step(installation: Installation, by_s: float) -> None:
 
 
 def _until_noticed(installation: Installation) -> None:
-    """The scheduler sees that it may have lost its lock: it works anew from here on."""
+    """Wait until the scheduler sees that it may have lost its lock, and starts its work again."""
     with contextlib.suppress(NotStarted):
         installation.until(lambda: not installation.shared.leading, "noticed", _NOTICED_S)

@@ -51,7 +51,7 @@ class SharedClock:
         _SLOT.pack_into(self._map, _LEADING, leading)
 
     def node_looked(self, node: int) -> None:
-        """A store node has looked at the time of day."""
+        """Note that a store node has looked at the time of day."""
         at = _NODES + 16 * (node - 1)
         looks = self.looks(node) + 1
         _SLOT.pack_into(self._map, at, self.taken_us)

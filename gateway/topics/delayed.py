@@ -108,8 +108,11 @@ async def _read(
     waiting: Sequence[StagedInfo],
     most_bytes: int,
 ) -> tuple[dict[int, Message], int, int | None]:
-    """The messages by number, the bytes read for them, and the number to go on with where these
-    were too many for all of them. One that was published or cancelled meanwhile is left out."""
+    """Return the messages by number, the bytes read for them, and the number at which to continue
+    if they were too many for one reading.
+
+    A message that was published or cancelled meanwhile is left out.
+    """
     messages: dict[int, Message] = {}
     read_bytes = 0
     wanted = {info.stage_number for info in waiting}

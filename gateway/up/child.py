@@ -150,7 +150,7 @@ def pauses(lived_s: float, pause_s: float) -> tuple[float, float]:
 
 
 def die_with(parent: int) -> Callable[[], None]:
-    """To call in a fresh child: the kernel kills it when its parent dies."""
+    """Have the kernel kill this fresh child when its parent dies."""
 
     def in_child() -> None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -235,8 +235,9 @@ def is_free(host: str, port: int) -> bool:
 
 
 def free_port(host: str) -> int:
-    """A port nothing listens on now. Raises PortTaken where there is none, as with a host that is
-    not this machine's."""
+    """Return a port on which nothing listens now. Raises PortTaken if there is none, for example
+    for a host that is not this machine's.
+    """
     for _ in range(MOST_TRIES):
         port = random.choice(FREE_PORTS)
         if is_free(host, port):

@@ -176,8 +176,11 @@ class Supervisor:
                     await asyncio.sleep(5.0)
 
     async def _migrate(self, state: State, environment: dict[str, str]) -> None:
-        """At a first start the same process makes the first operator. Its credential goes to a file
-        and not to a log; where an operator is there already, none is made."""
+        """Migrate the database; at a first start, make the first operator in the same process.
+
+        The operator's credential goes to a file and not to a log. If an operator exists already,
+        none is made.
+        """
         command = ["migrate"]
         if not state.has_operator:
             command += ["--operator-file", str(self._data_dir.operator_file)]

@@ -22,7 +22,7 @@ from metadata.tenancy.usage_reports import UsageReports
 
 
 def open_quotas(role: Role, database: Database, feed: ChangeFeed, stack: AsyncExitStack) -> Metered:
-    """Before the roles are opened: what they count last is reported after they are closed."""
+    """Open the quotas, before the roles: their last counts are reported after they are closed."""
     settings = quota_settings.load()
     meter = Meter(UsageReports(database), settings.usage_every_s)
     stack.push_async_callback(meter.close)

@@ -54,7 +54,9 @@ def make_tokens(settings: ServerSettings, database: Database) -> Tokens:
 
 
 def follow(tokens: Tokens, feed: ChangeFeed, own: Callable[[Run], None]) -> None:
-    """Before `CachingVerifier` listens: it drops what it has when those it asks know better."""
+    """Listen to the change feed, before `CachingVerifier` does: it drops its conclusions when the
+    facts below have changed.
+    """
     feed.add_listener(tokens.keys.on_changes)
     feed.add_listener(tokens.revocations.on_changes)
     feed.add_listener(tokens.directory.on_changes)

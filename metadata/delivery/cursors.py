@@ -204,7 +204,9 @@ class CursorRepository:
     async def _flush_and_publish(
         self, updates: Sequence[CursorUpdate], deadline_s: float | None
     ) -> dict[CursorKey, int]:
-        """A cursor one of whose publications was aborted is not written."""
+        """Write cursors and commit their publications; skip a cursor if one of its publications was
+        aborted.
+        """
 
         async def work(connection: Connection) -> dict[CursorKey, int]:
             with _FLUSH_SECONDS.time():

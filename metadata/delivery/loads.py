@@ -77,7 +77,7 @@ class Load(msgspec.Struct, frozen=True):
 
 
 def encode(load: Load) -> bytes:
-    """At most MAX_BYTES: the least costly units are left out until it fits."""
+    """Encode a load in at most MAX_BYTES: leave out the least costly units until it fits."""
     body = msgspec.json.encode(load)
     while len(body) > MAX_BYTES and (load.partitions or load.subscriptions):
         partitions, subscriptions = load.partitions, load.subscriptions

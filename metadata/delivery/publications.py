@@ -83,8 +83,12 @@ def encode_outputs(outputs: Sequence[StagedOutputs]) -> bytes:
 
 
 async def lock(connection: Connection, updates: Sequence[CursorUpdate]) -> set[CursorKey]:
-    """The cursors that must not be written: a publication of theirs is open no more. Those that are
-    stay open until this transaction ends. Locked before cursors, as everywhere."""
+    """Return the cursors that must not be written, because a publication of theirs is no longer
+    open.
+
+    The open publications stay open until this transaction ends. They are locked before cursors, as
+    everywhere.
+    """
     wanted = [
         (update.key, publication) for update in updates for publication in update.publications
     ]
@@ -117,7 +121,7 @@ class PublicationRepository:
         self._database = database
 
     async def open(self, publications: Sequence[Publication]) -> None:
-        """Before anything is staged under these tags, which are new."""
+        """Write the rows of publications with new tags, before anything is staged under them."""
 
         async def work(connection: Connection) -> None:
             await connection.execute(_OPEN, *_columns(publications))
@@ -125,11 +129,11 @@ class PublicationRepository:
         await self._database.statement(work, writes=True)
 
     async def released(self, publications: Sequence[Publication]) -> None:
-        """All that was committed of them is readable: the rows go. Idempotent."""
+        """Delete the rows of committed publications whose messages can all be read. Idempotent."""
         await self._drop(publications, "committed")
 
     async def discarded(self, publications: Sequence[Publication]) -> None:
-        """Nothing of what was aborted is staged any more: the rows go. Idempotent."""
+        """Delete the rows of aborted publications of which nothing is staged. Idempotent."""
         await self._drop(publications, "aborted")
 
     async def with_some(self, older_than_s: Mapping[str, float]) -> set[str]:

@@ -216,8 +216,9 @@ class ExportLeaseRepository:
         return await self._database.transaction(work)
 
     async def release(self, run_id: RunId, lease: bytes) -> None:
-        """Nobody was told of it: it is queued again as if it had not been claimed. Nothing where
-        the lease is lost."""
+        """Queue a run again as if nobody had claimed it, because no runner was told of it. Does
+        nothing if the lease is lost.
+        """
 
         async def work(connection: Connection) -> None:
             row = await lock_run(connection, run_id)
@@ -250,10 +251,13 @@ class ExportLeaseRepository:
         ends: Sequence[LaneEnd],
         max_messages: int,
     ) -> tuple[LaneRange, ...]:
-        """The manifest of the run, fixed: from `positions` (of the table) to `ends` (of the lanes
-        there are now), at most `max_messages` in all. Asked again for the same positions it is the
-        same, as long as its messages are there; of a run with ranges of its own it is these, and
-        without any, of one that reads nothing. LeaseLost."""
+        """Set the manifest of a run and return it.
+
+        It goes from `positions` (of the table) to `ends` (of the present lanes), with at most
+        `max_messages` in all. The same positions give the same manifest again, as long as its
+        messages exist. A run with ranges of its own keeps these; a run that reads nothing has none.
+        Raises LeaseLost.
+        """
 
         async def work(connection: Connection) -> tuple[LaneRange, ...]:
             row = await lock_run(connection, run_id)

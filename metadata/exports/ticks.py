@@ -138,6 +138,8 @@ class ExportTickRepository:
         await self._database.of(due.tenant_id).transaction(work)
 
     async def _was_made(self, connection: Connection, due: DueExport, at: datetime) -> bool:
-        """Before the schedule was changed, so that it came to the tick again."""
+        """Return whether the run of a tick exists: a change of the schedule may come to the same
+        tick again.
+        """
         key = (due.tenant_id, due.uid, due.kind, at)
         return await connection.fetchrow(_MADE, *key) is not None

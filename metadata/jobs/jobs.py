@@ -136,7 +136,7 @@ class JobRepository:
         page_size: int = 100,
         page_token: str | None = None,
     ) -> Page[Job]:
-        """By name, without results; BadPageToken."""
+        """Return a page of jobs by name, without their results. Raises BadPageToken."""
         after = name_after(page_token)
 
         async def work(connection: Connection) -> Page[Job]:

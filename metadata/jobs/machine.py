@@ -236,7 +236,7 @@ def apply(
 
 
 def resolve(job: LockedJob, task: LockedTask, child: Child) -> None:
-    """The child has ended for which the task may wait."""
+    """End a task that waits for a child, because the child has ended."""
     if task.state != NESTED or task.wait_for != child.uid or not job.live:
         return
     _count(job, nested=-(task.number != REDUCE))

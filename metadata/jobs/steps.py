@@ -256,8 +256,11 @@ class JobSteps:
             await self.cancel_children(tenant_id, ended)
 
     async def _cancel_child(self, tenant_id: bytes, parent: bytes, name: str) -> Sequence[bytes]:
-        """Not where that name is another's by now, or the parent was told to go on meanwhile: then
-        its task may have found this child again."""
+        """Cancel a child of a job that ended.
+
+        Does nothing if another job has that name by now, or if the parent was told to go on
+        meanwhile: its task may have found this child again.
+        """
 
         async def work(connection: Connection) -> Sequence[bytes]:
             job = await _lock(connection, tenant_id, name)

@@ -70,7 +70,9 @@ class FencedDatabase(Database):
         always: bool = False,
         tenant_id: bytes | None = None,
     ) -> T:
-        """One that writes is a transaction: three round trips in the place of one."""
+        """Run one statement; one that writes becomes a transaction: three round trips instead of
+        one.
+        """
         if writes:
             return await self.transaction(work, deadline_s=deadline_s)
         return await self._database.statement(

@@ -192,9 +192,10 @@ class LockRepository:
         return got if isinstance(got, Lock) else None
 
     async def acquire(self, claim: Claim, ticket: int = LAST_TICKET) -> Lock | Held:
-        """The lock, if it is free and nobody with a lower ticket waits; the ticket is used up.
+        """Return the lock, if it is free and nobody with a lower ticket waits; the ticket is used
+        up.
 
-        TooManyLocks when it would be one more. Can be repeated after OutcomeUnknown.
+        Raises TooManyLocks at the tenant's limit. Can be repeated after OutcomeUnknown.
         """
         while (got := await self._acquire(claim, ticket)) is None:
             await self._make(claim.tenant_id, claim.name)

@@ -104,7 +104,9 @@ def _state(connection: Connection) -> list[Any]:
 
 
 def _knows_options(connection: Connection) -> bool:
-    """Before Postgres 16 the member has the attribute, and not the membership."""
+    """Return whether the server has options of memberships; before Postgres 16 the member has the
+    attribute.
+    """
     info = connection.dialect.server_version_info
     return info is not None and info >= (16,)
 

@@ -257,8 +257,9 @@ class RedriveRepository:
         return await self._database.of(tenant_id).statement(work, writes=False)
 
     async def cancel(self, tenant_id: bytes, subscription_uid: bytes, uid: bytes) -> Redrive:
-        """No more is redriven once the scheduler has seen it; one that has ended stays as it is.
-        NotFound."""
+        """Cancel a redrive: the scheduler redrives nothing more once it has seen this. A redrive
+        that has ended stays as it is. Raises NotFound.
+        """
 
         async def work(connection: Connection) -> None:
             await connection.execute(_CANCEL, tenant_id, subscription_uid, uid)

@@ -109,8 +109,11 @@ class ApiKeyRepository(NamedRows[ApiKeyRow, ApiKey]):
         *,
         if_version: int | None = None,
     ) -> ApiKey:
-        """The secret it had holds until `old_until` at the latest. NotFound; Conflict when
-        `if_version` is another; TooManySecrets when two hold already."""
+        """Add a secret; the present one holds until `old_until` at the latest.
+
+        Raises NotFound; Conflict when `if_version` is another; TooManySecrets when two hold
+        already.
+        """
 
         def change(present: ApiKey) -> Mapping[str, Any]:
             return {"secrets": to_json(rotated(present.secrets, secret, old_until))}

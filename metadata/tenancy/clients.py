@@ -115,8 +115,11 @@ class ClientRepository(NamedRows[ClientRow, Client]):
         *,
         if_version: int | None = None,
     ) -> Client:
-        """The one it had holds until `old_until` at the latest. NotFound; Conflict when
-        `if_version` is another; TooManySecrets when two hold already."""
+        """Add a secret; the present one holds until `old_until` at the latest.
+
+        Raises NotFound; Conflict when `if_version` is another; TooManySecrets when two hold
+        already.
+        """
 
         def change(present: Client) -> Mapping[str, Any]:
             return {"secrets": to_json(rotated(present.secrets, secret, old_until))}

@@ -112,7 +112,9 @@ class IssuerRepository(NamedRows[IssuerRow, Issuer]):
 
 @asynccontextmanager
 async def _one_each(session: AsyncSession) -> AsyncIterator[None]:
-    """An issuer and audience under two names, and nobody could say whom a token means."""
+    """Raise IssuerTaken for an issuer and audience under two names: nobody could say whom a token
+    means.
+    """
     try:
         yield
         await session.flush()

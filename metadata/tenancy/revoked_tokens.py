@@ -42,7 +42,9 @@ class RevokedTokenRepository:
         self._database = database
 
     async def revoke(self, token: RevokedToken, *, most: int = MAX_OF_TENANT) -> None:
-        """Again is the same as once. Conflict when the tenant has `most` already."""
+        """Revoke a token; a repetition changes nothing. Raises Conflict when the tenant has `most`
+        already.
+        """
 
         async def work(session: AsyncSession) -> None:
             await changes.wait_turn(session, token.tenant_id)

@@ -142,8 +142,11 @@ class TenantRepository:
     async def mark_deleting(
         self, name: str, *, if_version: int | None = None, force: bool = False
     ) -> Tenant:
-        """From now on it is deleted, step by step; again is no error. NotFound; Conflict when
-        `if_version` is another, or it has topics (`existing` is their number) and no `force`."""
+        """Begin to delete a tenant, step by step; a repetition is no error.
+
+        Raises NotFound; Conflict when `if_version` is another, or if it has topics (`existing` is
+        their number) and `force` is not set.
+        """
 
         async def work(session: AsyncSession) -> Tenant:
             row = await _in_turn(session, name, if_version)
@@ -172,7 +175,9 @@ class TenantRepository:
         return await self._database.platform.read(work)
 
     async def has_topics(self, tenant_id: bytes) -> bool:
-        """In any state: those that are being deleted still have queues."""
+        """Return whether a tenant has topics in any state: those that are being deleted still have
+        queues.
+        """
 
         async def work(session: AsyncSession) -> bool:
             statement = select(TopicRow.uid).where(TopicRow.tenant_id == tenant_id).limit(1)
@@ -241,7 +246,7 @@ class TenantRepository:
         return await self._database.platform.read(work)
 
     async def inactive(self) -> frozenset[bytes]:
-        """The ids of those that are suspended or on their way out: nothing is done for them."""
+        """Return the ids of tenants that are suspended or being deleted: no work is for them."""
         statement = select(TenantRow.tenant_id).where(TenantRow.state != "active")
 
         async def work(session: AsyncSession) -> frozenset[bytes]:

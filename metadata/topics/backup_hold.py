@@ -69,7 +69,7 @@ async def _take(locks: LockRepository) -> Lock:
 
 
 async def _renew(locks: LockRepository, lock: Lock) -> None:
-    """A failure is told by the check at the end."""
+    """Renew the lock of a backup for ever; the check at the end reports a failure."""
     while True:
         await asyncio.sleep(RENEW_EVERY_S)
         with suppress(MetadataError):

@@ -129,10 +129,10 @@ class PlacementRepository:
     async def start_grow(
         self, tenant_id: bytes, name: str, groups: Sequence[int]
     ) -> Topic | Placement:
-        """The intent to have `len(groups)` partitions; those that are there stay in their groups.
+        """Record the intent to have `len(groups)` partitions; present ones stay in their groups.
 
-        The topic when there is nothing to do. NotFound; Conflict while another placement is open,
-        and where the topic has more partitions already.
+        Returns the topic if there is nothing to do. Raises NotFound; Conflict while another
+        placement is open, and if the topic has more partitions already.
         """
 
         async def work(session: AsyncSession) -> Topic | Placement:

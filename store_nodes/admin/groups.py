@@ -51,7 +51,7 @@ async def _are_led(operator: Operator, wanted: int) -> bool:
 
 
 async def checkpoint(operator: Operator) -> None:
-    """Every node writes a checkpoint now."""
+    """Have every node write a checkpoint now."""
     seen = await operator.stable_overview()
     for row in seen.groups:
         await operator.client.take_checkpoint(row.group, "operator", timeout_s=30.0)

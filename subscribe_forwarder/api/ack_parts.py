@@ -56,8 +56,11 @@ def part_body(body: bytes, ids: Ids, items: Sequence[int]) -> bytes:
 
 
 def merged(parts: Sequence[tuple[Sequence[int], Acked | Done]]) -> Acked | Done:
-    """One answer of those to the parts: counts added, results by their places in the request; of
-    an ack that publishes there is one part, and its other members are the answer's."""
+    """Merge the answers to the parts of a request: add counts, and order results by their places in
+    the request.
+
+    An ack that publishes has one part, and its other members are the answer's.
+    """
     count, results = 0, []
     for items, answer in parts:
         count += answer.acked if isinstance(answer, Acked) else answer.done

@@ -317,7 +317,7 @@ class Acks:
         await self._each(scope, send, ids, release, "released", what="release")
 
     async def _modify(self, scope: Scope, body: bytes, send: Send) -> None:
-        """The lease ends that many seconds from now; 0 is a nack without a delay."""
+        """Set the lease to end that many seconds from now; 0 is a nack without a delay."""
         request = decode(body, requests.MODIFY)
         seconds = request.deadline_seconds
 

@@ -426,7 +426,7 @@ async def _won(scope: Scope) -> bool:
 
 
 async def empty(send: Send, encoding: Encoding) -> None:
-    """There was nothing in time."""
+    """Answer a pull that got nothing in time."""
     metrics.pulls.labels("empty").inc()
     await respond(send, 200, encoding.body([]), encoding.content_type, NO_STORE)
 
@@ -500,7 +500,7 @@ def _want_of(request: PullRequest, hub: Hub) -> Want:
 
 
 def _may_be_elsewhere(error: Exception) -> bool:
-    """Nothing was answered, and another owner may do."""
+    """Return whether nothing was answered here and another owner may have messages."""
     return isinstance(error, PeerGone) or is_misdirected(error)
 
 

@@ -376,14 +376,16 @@ class Stream:
             await self._response.heartbeat(self._state())
 
     def _ended(self, part: StreamPart) -> None:
-        """The one part has ended, and with it the stream, as far as it is served here."""
+        """Handle the end of the only part, with which the stream ends as far as this process serves
+        it.
+        """
         error = part.failed
         if error is not None and (not isinstance(error, Problem) or is_misdirected(error)):
             raise error
         self._end = self._end or error or DRAINING
 
     def _lost(self, part: StreamPart, now_s: float) -> None:
-        """A part has ended; its owner is asked again if it still is one."""
+        """Handle the end of a part: ask its owner again if it still is one."""
         error = part.failed
         unserved = isinstance(error, Problem) and error.status == 503
         self._rests_until_s[part.owner] = now_s + (UNSERVED_REST_S if unserved else REST_S)

@@ -334,8 +334,9 @@ class OwnPart(StreamPart):
             hub.dispatch()
 
     async def _find_again(self) -> None:
-        """A partition is missing since another forwarder took it, or it is new; or nobody is to
-        pull any more."""
+        """Look up the owners again: a partition is missing since another forwarder took it, or is
+        new, or nobody may pull any more.
+        """
         try:
             await self._find()
         except Problem as problem:

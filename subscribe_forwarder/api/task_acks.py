@@ -109,7 +109,7 @@ def _require_leases(reader: Reader, places: Sequence[LaneItem]) -> None:
 
 
 def _of(failure: Failure) -> Problem:
-    """Nothing was done, because of this item."""
+    """Return the problem of a call of which nothing was done, because of this item."""
     problem = failure.problem
     return Problem(
         problem.status,

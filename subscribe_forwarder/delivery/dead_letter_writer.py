@@ -334,7 +334,7 @@ class DeadLetterWriter:
         return found
 
     def _expire(self, place: _Place, pending: _Pending) -> None:
-        """The store does not have the message any more: there is nothing to add."""
+        """Settle a message that the store no longer has: nothing is left to add."""
         if not pending.stale:
             metrics.expired.inc(pending.ledger.settle((place.offset,), Settled.EXPIRED))
             self._note(pending.reader)

@@ -374,7 +374,7 @@ class AckFlusher:
         return {tracked.cursor.key: "Its commit was not answered." for tracked in work}
 
     def _again(self, work: Sequence[Reader], how: str) -> dict[CursorKey, str]:
-        """Nothing was written: the next flush tries the same again."""
+        """Note that a flush wrote nothing: the next flush tries the same again."""
         metrics.flush_failed.labels(how).inc()
         self._retry_s = min(MAX_RETRY_S, max(RETRY_S, 2 * self._retry_s))
         for tracked in work:

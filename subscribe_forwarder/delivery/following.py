@@ -59,7 +59,7 @@ class Following:
                     await self._check_topic(tenant_id, uid)
 
     async def reload(self, topic: Topic) -> None:
-        """The store has news of a topic that the change feed may not have told yet."""
+        """Read a topic of which the store has news that the change feed may not have told yet."""
         with suppress(MetadataError):
             now = await self._catalog.topic(topic.tenant_id, topic.name, refresh=True)
             if now.uid == topic.uid:

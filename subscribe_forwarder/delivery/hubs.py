@@ -189,8 +189,11 @@ class Hubs:
                     hub.lose()
 
     def expect(self, unit: Unit) -> None:
-        """More is served here of all subscriptions of a partition, or of one, from now on: the next
-        use looks for it, also where nobody comes to `gained`."""
+        """Note that more of all subscriptions of a partition, or of one, is served here from now
+        on.
+
+        The next use looks for it, also if nobody calls `gained`.
+        """
         for hub in self._of_unit(unit):
             hub.incomplete = True
 

@@ -9,7 +9,7 @@ from metadata.types import Unit
 
 
 def _unheard(_: Any) -> None:
-    """Nobody wants to know."""
+    """Ignore an event that nobody listens to."""
 
 
 class Listeners:

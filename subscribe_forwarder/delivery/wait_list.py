@@ -42,12 +42,12 @@ class Delivery:
         """Takes it out of the rates again."""
 
     def release(self) -> None:
-        """The response did not leave: its messages are ready again, and no attempt counts."""
+        """Make the messages ready again, because the response did not leave; no attempt counts."""
         released = sum(part.reader.ledger.release(part.grant) for part in self.taken)
         metrics.lease_ended.labels("released").inc(released)
 
     def withdraw(self) -> None:
-        """Nothing of it was on its way to a consumer: as `release`, and no rate counts it."""
+        """Release messages of which none was on its way to a consumer; no rate counts them."""
         self.release()
         for give_back in self.counted:
             give_back()

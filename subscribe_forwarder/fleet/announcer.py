@@ -65,7 +65,7 @@ class Announcer:
             self._links.tell(LEAVING, b"")
 
     def wanted(self, peer: bytes, units: Sequence[Unit]) -> None:
-        """That nobody serves, and are to be claimed there."""
+        """Ask a peer to claim units that nobody serves."""
         found = None if self._links is None else self._links.peer(peer)
         for body in announcement.announcements(released=units) if found is not None else ():
             if found is not None:

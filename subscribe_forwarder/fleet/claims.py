@@ -89,7 +89,7 @@ class Claims:
             self._task = None
 
     def leave(self) -> None:
-        """Nothing is wanted here any more."""
+        """Claim nothing more."""
         self._leaving = True
 
     # Reasons for a round.
@@ -258,7 +258,7 @@ class Claims:
         return self._places[1]
 
     def _set_end(self) -> None:
-        """A round once the lease of another is over, should it not be renewed."""
+        """Run a round when the lease of another forwarder ends, if it is not renewed."""
         if self._end is not None:
             self._end.cancel()
         now_s = self._clock()

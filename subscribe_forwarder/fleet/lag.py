@@ -26,7 +26,7 @@ class LagProbe:
             self._timer = None
 
     def take(self) -> float:
-        """The longest lag since this was last asked, s."""
+        """Return the longest lag since the last call, in seconds."""
         longest_s, self._longest_s = self._longest_s, 0.0
         return longest_s
 

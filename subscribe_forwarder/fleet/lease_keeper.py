@@ -163,7 +163,7 @@ class LeaseKeeper:
             self._holder.lease_renewed(lease, late=not held)
 
     async def _wait(self, renewed_s: float) -> None:
-        """Until the next renewal is due, or somebody asks for it."""
+        """Wait until the next renewal is due, or somebody asks for it."""
         wait_s = max(0.0, renewed_s + RENEW_EVERY_S - self._clock())
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):

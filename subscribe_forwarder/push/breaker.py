@@ -91,7 +91,7 @@ class EndpointBreaker:
         return False
 
     def hasten(self, now_s: float) -> None:
-        """A try may begin now: there is news of what it stands before."""
+        """Permit a try now, because there is news of the endpoint."""
         self._try_s = min(self._try_s, now_s)
 
     def reset(self, now_s: float) -> None:

@@ -71,7 +71,7 @@ class Endpoint:
         return self.origin.ahead()
 
     def shut(self, now_s: float) -> bool:
-        """Nothing may begin for now, whatever ends."""
+        """Return whether no request may begin now, even if others end."""
         return (
             now_s < self.origin.pause_until_s
             or (self.breaker.state is State.OPEN and self.breaker.room(now_s) == 0)

@@ -21,7 +21,9 @@ class EndpointState(NamedTuple):
 
 
 def endpoint_state_of(config: PushConfig, row: PushEndpoint | None) -> EndpointState:
-    """A new url is unverified, whatever is known of the one before; disabled stays disabled."""
+    """Return the state of an endpoint: a new URL is unverified, whatever the state of the one
+    before; disabled stays disabled.
+    """
     if row is not None and row.state == "disabled":
         return EndpointState("disabled", row.reason)
     if not config.verify or (row is not None and row.verified_url == config.url):

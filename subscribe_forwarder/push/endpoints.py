@@ -181,7 +181,7 @@ class Endpoints:
         self.hand_on(endpoint.origin)
 
     def _arm(self, origin: Origin) -> None:
-        """There may be room at a time, though nothing ends."""
+        """Set a timer for the time at which there may be room, though nothing ends."""
         now_s = self.clock()
         due_s = origin.due_s(now_s)
         known = self._timers.pop(origin, None)

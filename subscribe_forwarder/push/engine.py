@@ -196,7 +196,7 @@ class Engine:
         await self._outcomes.close(grace_s)
 
     def follow(self) -> None:
-        """The subscription has changed, or somebody says that the endpoint works again."""
+        """Follow a change of the subscription, or the news that the endpoint works again."""
         config = self._hub.subscription.push
         if config is None or config is self._config:
             return
@@ -349,7 +349,7 @@ class Engine:
     # Sending.
 
     def _wake(self) -> bool:
-        """There may be room at the endpoint; whether it was of use."""
+        """Push again, because there may be room at the endpoint; return whether that was of use."""
         out = self._out
         self._pump()
         return self._out > out or bool(self._queue or self._preparing)
@@ -480,7 +480,9 @@ class Engine:
         return verdict
 
     def _not_sent(self, items: Sequence[Item], why: str) -> None:
-        """No request could be made: nothing is wrong with the messages, nor the endpoint."""
+        """Release messages for which no request could be made: neither they nor the endpoint are at
+        fault.
+        """
         if self.last_error != why:
             _log.error("push request", subscription=self._hub.subscription.name, error=why)
         self.last_error = why

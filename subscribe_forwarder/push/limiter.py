@@ -221,7 +221,7 @@ class Limiter:
             self._open_window(now_s)
 
     def _look(self, mean_s: float, now_s: float) -> None:
-        """A window is over."""
+        """Judge the window that is over."""
         self._latency_s = mean_s
         if self._measuring or self._standard_s is None or mean_s < self._standard_s:
             if self._measuring or self._standard_s is None:

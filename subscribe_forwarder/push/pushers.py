@@ -320,7 +320,7 @@ class Pushers:
             one.engine.endpoint.reset(self._means.endpoints.clock())
 
     def _forget(self, uids: set[bytes]) -> None:
-        """Nothing of them is here any more, or they are not pushed."""
+        """Forget subscriptions of which nothing is here any more, or that are not pushed."""
         for uid in uids:
             pushed = self._pushed.pop(uid, None)
             if pushed is not None:

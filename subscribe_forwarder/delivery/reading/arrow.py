@@ -22,7 +22,7 @@ _MAX_TIME_US = 2**63 - 1
 
 
 async def load() -> Any:
-    """Apart from the loop: it takes a good part of a second."""
+    """Import Arrow outside of the event loop: that takes a good part of a second."""
     return await asyncio.to_thread(_load)
 
 

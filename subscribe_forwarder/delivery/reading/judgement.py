@@ -51,7 +51,7 @@ class Turn:
         self.waits = False
 
     def wait(self) -> None:
-        """Nothing more can be judged in it."""
+        """End the time of this turn: nothing more can be judged in it."""
         self.left_s, self.waits = 0.0, True
 
     def now_s(self) -> float:

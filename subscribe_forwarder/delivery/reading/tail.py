@@ -202,7 +202,9 @@ class Tail:
         del self._bases[index], self._batches[index]
 
     def unreadable(self, error: BadBatch) -> None:
-        """A batch whose CRC holds and which is no batch: its readers stay before it, and say so."""
+        """Note a batch whose CRC holds and which cannot be decoded: its readers stay before it, and
+        say so.
+        """
         if self.failure is None:
             _log.error("unreadable batch", queue=str(self._links[-1].queue), error=str(error))
         self.failure = error

@@ -56,7 +56,10 @@ class Selection:
         tenant_id: bytes = b"",
         evaluator: WorkerEvaluator | None = None,
     ) -> None:
-        """Without `evaluator`, all is judged here, however long it takes. Raises BadExpression."""
+        """Create a selection. Without `evaluator`, all is judged here, however long it takes.
+
+        Raises BadExpression.
+        """
         self._tenant_id = tenant_id
         self._evaluator = evaluator
         self.key = (filter_text, tuple(skip_texts))
@@ -85,8 +88,9 @@ class Selection:
         return self._skips if self._filter is None else [self._filter, *self._skips]
 
     def slice_end(self, batch: Batch, low: int) -> int:
-        """So far that one piece takes about `PIECE_S`, as pieces go, and cannot take much longer; a
-        message at least."""
+        """Return the end of a slice that takes about `PIECE_S` and cannot take much longer; it has
+        one message at least.
+        """
         messages = batch.messages()
         if not self._looks:
             return len(messages)

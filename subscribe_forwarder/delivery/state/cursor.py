@@ -174,7 +174,7 @@ class Cursor:
         self.version += 1
 
     def close(self, offset: int, how: Settled) -> None:
-        """One that was stepped over is settled."""
+        """Settle an offset that was stepped over."""
         assert self.exceptions > 0, f"offset {offset} closed, and nothing is stepped over"
         self.exceptions -= 1
         self._counts[how] += 1

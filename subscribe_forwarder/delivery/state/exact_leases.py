@@ -47,7 +47,7 @@ class ExactLeases:
         self._cursor.touch()
 
     def give_back(self, offset: int, now_us: int) -> None:
-        """No attempt counts, but the next lease is another one."""
+        """Return a lease: no attempt counts, but the next lease is another one."""
         self._given_back[offset] = self._given_back.get(offset, 0) + 1
         self._held.drop(offset, now_us)
         self._cursor.touch()

@@ -100,7 +100,7 @@ class Exceptions:
         return True
 
     def step(self, offset: int) -> None:
-        """The cursor steps over a new one: its row travels from now on."""
+        """Note that the cursor steps over a new open delivery, whose row is flushed from now on."""
         assert offset in self._new, f"offset {offset} was stepped over before"
         del self._new[offset]
         self._unsaved[offset] = self._rows[offset]

@@ -39,7 +39,7 @@ def failed(
 
 
 def rejected(row: OpenDelivery, *, leased_us: int, detail: str | None) -> OpenDelivery:
-    """Nobody is to try again."""
+    """Return the row of a rejected message: nobody is to try again."""
     return replace(_counted(row, leased_us, detail), reason=Reason.REJECTED)
 
 

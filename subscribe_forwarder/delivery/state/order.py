@@ -102,7 +102,9 @@ class KeyOrder:
         return Verdict.HOLD
 
     def settled(self, offsets: Iterable[int]) -> list[int]:
-        """The messages that are heads now and were not before. A settled head unparks its key."""
+        """Return the messages that are heads now and were not before. A settled head unparks its
+        key.
+        """
         freed = []
         key_of = self._key_of
         for offset in offsets:
@@ -132,11 +134,11 @@ class KeyOrder:
         return [offset for offset in freed if offset in key_of]
 
     def below(self, bound: int) -> list[int]:
-        """The messages it knows below an offset, ascending."""
+        """Return the known messages below an offset, ascending."""
         return sorted(offset for offset in self._key_of if offset < bound)
 
     def park(self, key: int) -> Sequence[int]:
-        """Nothing of the key goes out until `unpark`; those that are behind its head."""
+        """Deliver nothing of the key until `unpark`; return the messages behind its head."""
         if key in self._heads and key not in self._parked:
             self._parked.add(key)
             self.set_aside += 1 + len(self._behind.get(key, ()))

@@ -181,6 +181,6 @@ class RateLimits:
         return self._consumers.setdefault(consumer, TokenBucket(self._each, now_s))
 
     def _forget_full(self, now_s: float) -> None:
-        """A full bucket is as a new one: it may go."""
+        """Forget full buckets: a full bucket is like a new one."""
         for consumer in [name for name, one in self._consumers.items() if one.full(now_s)]:
             del self._consumers[consumer]

@@ -83,7 +83,7 @@ class Exchange:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def want_changed(self) -> None:
-        """The listener wants something else."""
+        """Note that the listener wants other subscriptions."""
         self._ask.set()
 
     def tell(self, parts: Mapping[bytes, Sequence[Part]]) -> None:

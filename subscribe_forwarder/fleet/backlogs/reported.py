@@ -80,7 +80,9 @@ class ReportedBacklogs:
         return before is None or not before.says_the_same(part)
 
     def gone(self, forwarder: bytes, now_s: float) -> set[bytes]:
-        """The forwarder tells no more; the subscriptions of which it had told."""
+        """Forget a forwarder that reports no more; return the subscriptions of which it had
+        reported.
+        """
         changed = set()
         for uid, known in self._known.items():
             part = known.parts.pop(forwarder, None)

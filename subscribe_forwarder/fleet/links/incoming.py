@@ -111,7 +111,7 @@ class IncomingRequest:
             self._wake()
 
     def disconnect(self) -> None:
-        """The client went away, or the link did."""
+        """Learn that the client went away, or the link did."""
         if self._confirmed:
             return
         self.gone = True

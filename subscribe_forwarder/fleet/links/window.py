@@ -20,7 +20,7 @@ class Window:
         self._wake()
 
     def close(self) -> None:
-        """Nobody waits for confirmations any more."""
+        """Stop waiting for confirmations."""
         self._closed = True
         self._wake()
 

@@ -93,7 +93,7 @@ class Parts(Generic[Answer]):
 
 
 def lost(error: Exception) -> bool:
-    """Nothing was answered, and another owner may do."""
+    """Return whether nothing was answered and another owner may have messages."""
     return isinstance(error, PeerGone) or is_misdirected(error)
 
 
