@@ -173,6 +173,7 @@ LONG: Mapping[str, int] = {
     "tests/packaging/test_packaging.py::test_up_runs_in_a_project_with_folders_named_like_ours": 30,
     "tests/simulation/delivery/test_runs.py::test_a_seed_is_one_history": 40,
     "tests/simulation/delivery/test_runs.py::test_every_mutation_is_noticed": 230,
+    "tests/simulation/test_every_scenario.py": 60,
     "tests/simulation/test_store_mutations.py": 240,
     "tests/terraform/test_demo.py": 40,
     "tests/terraform/test_guide.py::test_the_blocks_of_the_guide_run": 40,

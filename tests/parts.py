@@ -7,6 +7,7 @@ once.
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ MUTANTS = 16
 LONG_TESTS = 5
 ABUSED_ROUTES = 2
 OPERATIONS = 3
+SEEDS = 3
 """Parts that `rotating` chooses from, of each list."""
 Item = TypeVar("Item")
 
@@ -55,3 +57,14 @@ def part_of(text: str, parts: int, count_commits: Callable[[], int] = commits) -
     if not 1 <= part.number <= part.count:
         raise ValueError(f"{text!r} is no part: write K/N with K from 1 to N, all, or rotating")
     return part
+
+
+def of_this_turn(parts: int) -> Part:
+    """Return the part whose turn it is; all of them with TEST_EVERY_WAY, and where no history tells
+    whose turn it is."""
+    if os.environ.get("TEST_EVERY_WAY"):
+        return ALL
+    try:
+        return part_of("rotating", parts)
+    except (OSError, subprocess.CalledProcessError):
+        return ALL

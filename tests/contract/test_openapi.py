@@ -9,7 +9,6 @@ test_openapi_limits.py, a long test, and `make contract-test` ask them of all.
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -26,7 +25,7 @@ from schemathesis.checks import CHECKS
 import openapi
 from tests.contract.over_http2 import OverHttp2
 from tests.e2e.installation import Installation
-from tests.parts import ALL, OPERATIONS, Part, part_of
+from tests.parts import OPERATIONS, Part, of_this_turn
 
 EXISTING = {
     "topic": "contract",
@@ -130,17 +129,6 @@ for hook in (map_path_parameters, map_query, map_body):
     contract.hook(hook)
 
 
-def of_this_turn() -> Part:
-    """Return the part of the operations whose limits are tried; all of them where no history tells
-    whose turn it is."""
-    if os.environ.get("TEST_EVERY_WAY"):
-        return ALL
-    try:
-        return part_of("rotating", OPERATIONS)
-    except (OSError, subprocess.CalledProcessError):
-        return ALL
-
-
 def operations(part: Part) -> Any:
     """Return the contract with these of its operations."""
     labels = [each.ok().label for each in contract.get_all_operations()]
@@ -188,7 +176,7 @@ def test_every_answer_is_as_described(case: Any, ways: list[Way]) -> None:
     answers_are_as_described(case, ways)
 
 
-@operations(of_this_turn()).parametrize()
+@operations(of_this_turn(OPERATIONS)).parametrize()
 @drawn(phases=(Phase.explicit,))
 def test_answers_at_limits_are_as_described(case: Any, ways: list[Way]) -> None:
     """The test tries the limits of each schema, one by one."""

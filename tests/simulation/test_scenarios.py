@@ -1,6 +1,7 @@
 """RELIABILITY.md §10 on the simulated cluster: each row's fault at a chosen moment, many seeds.
 
 The oracle of every run holds in each (oracle.py); a test adds what its row asks for beyond that.
+One of three seeds is run, another at each commit; test_every_scenario.py, a long test, runs all.
 """
 
 from __future__ import annotations
@@ -8,11 +9,13 @@ from __future__ import annotations
 import pytest
 
 from store_nodes.membership import LEARNER, REMOVED, VOTER
+from tests import parts
+from tests.parts import of_this_turn
 from tests.simulation.clock import WALL_START_US
 from tests.simulation.options import MS, SECOND
 from tests.simulation.scenarios import FIRST_US, Scenario, quiet_options
 
-SEEDS = range(3)
+SEEDS = of_this_turn(parts.SEEDS).choose(range(3))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
