@@ -21,8 +21,10 @@ class Answer(NamedTuple):
     headers: Sequence[Header]
 
 
-Reply = Callable[[Answer | Exception], None]
-"""Takes the answer, or the error that the dispatcher would answer."""
+Reply = Callable[[Callable[[], Answer]], None]
+"""Takes a function, which is called in turn: it makes the answer, or raises the error that the
+dispatcher would answer.
+"""
 Accept = Callable[[bytes, Reply], None]
 """Takes the body of a request, and replies. It raises a Problem if it accepts nothing."""
 Prepare = Callable[[bytes], Accept | None]

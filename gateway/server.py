@@ -138,15 +138,15 @@ async def _drain(
     parts: Parts, app: Dispatcher, server: HttpServer, settings: ServerSettings
 ) -> None:
     """Drain the process, from the signal until the rest may be cut."""
-    _log.info("stopping", in_flight=app.in_flight)
+    _log.info("stopping", in_flight=app.running.count)
     parts.readiness.draining = server.leaving = True
     parts.drain()
     try:
         async with asyncio.timeout(settings.drain_s):
             await server.leave(settings.linger_s)
-            await app.until_idle()
+            await app.running.until_idle()
     except TimeoutError:
-        _log.warning("drain deadline passed", in_flight=app.in_flight)
+        _log.warning("drain deadline passed", in_flight=app.running.count)
 
 
 async def _exit_at_deadline(stop: asyncio.Event, seconds: float) -> None:

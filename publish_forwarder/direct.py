@@ -78,24 +78,16 @@ class _Replying:
         self._reply = reply
 
     def fill(self, places: Sequence[int], outcome: Outcome) -> None:
-        """Reply with the outcome of the message, which has the only place.
-
-        An error of its answer is answered here: other messages of the append have outcomes, too.
-        """
-        answer: Answer | Exception
-        try:
-            answer = answer_to(self._quotas, self._tenant_id, outcome, "")
-        except Exception as error:
-            answer = error
-        self._reply(answer)
+        """Reply with the outcome of the message, which has the only place."""
+        self._reply(partial(answer_to, self._quotas, self._tenant_id, outcome, ""))
 
 
-def answer_to(
-    quotas: Quotas, tenant_id: bytes, outcome: Outcome | None, publish_id: str
-) -> Answer | Problem:
-    """Return the answer to the publish of one message: a receipt, a publish id or a problem."""
+def answer_to(quotas: Quotas, tenant_id: bytes, outcome: Outcome | None, publish_id: str) -> Answer:
+    """Return the answer to the publish of one message, a receipt or a publish id; raise the Problem
+    of a message that is not stored.
+    """
     if isinstance(outcome, Problem):
-        return outcome
+        raise outcome
     left = quotas.headers(tenant_id, PUBLISH_QUOTAS)
     if outcome is None or publish_id:
         return Answer(202, publish_id_json(publish_id).encode("ascii"), left)

@@ -11,7 +11,6 @@ import msgspec
 
 from edge.asgi import JSON, Receive, Route, Scope, Send, path_param, respond, tenant_of
 from edge.large_bodies import dear, read_in_worker
-from edge.problem import Problem
 from edge.process_pool import ProcessPool
 from edge.quota import PUBLISH_QUOTAS
 from openapi import publish, topics
@@ -75,8 +74,6 @@ class _Handlers:
         )
         outcome = await request.future if request.future is not None else None
         answer = answer_to(forwarder.quotas, tenant_id, outcome, request.publish_id)
-        if isinstance(answer, Problem):
-            raise answer
         await respond(send, answer.status, answer.body, JSON, answer.headers)
 
     async def publish_batch(self, scope: Scope, receive: Receive, send: Send) -> None:

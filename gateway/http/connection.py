@@ -385,17 +385,17 @@ class Connection(asyncio.Protocol):
 
     def _serve_directly(self, known: Known, body_at: int) -> bool:
         """Serve a request with a known head now; return whether it is one that can be."""
-        buffer, end = self._buffer, body_at + known.length
-        direct = self._server.direct
+        buffer, server, end = self._buffer, self._server, body_at + known.length
+        direct = server.direct
         if len(buffer) < end or direct is None:
             return False
-        request = direct.begin(known, self._waited_s, self._answer_directly)
+        request = direct.begin(known, self._waited_s, self._answer_directly, server.answers)
         if request is None:
             return False
         body = bytes(memoryview(buffer)[body_at:end])
         del buffer[:end]
         self._request = request
-        self._server.turns.handled(DIRECT)
+        server.turns.handled(DIRECT)
         request.serve(body)
         return True
 

@@ -6,13 +6,17 @@ for each request, as the dispatcher asks it: whose the token is, what the caller
 left of the tenant's rates, whether the request is admitted, and the topic. So a token that is
 revoked or expires, and any change of a policy, a topic, a quota or a limit, holds from the next
 request on. A request that needs more than that is dispatched like any other.
+
+One append may hold the messages of a thousand requests. Their answers are made and written over
+several passes of the event loop, so that no callback has them all, and tenants take turns.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from functools import partial
+from typing import NamedTuple
 from urllib.parse import unquote
 
 import structlog
@@ -23,11 +27,12 @@ from auth.verifier import CachingVerifier
 from edge.asgi import JSON, PROBLEM_JSON, Header, problem_headers
 from edge.direct import Accept, Answer, Prepare
 from edge.problem import Problem
-from gateway.admission.kinds import Kind
-from gateway.admission.request_admission import PRIORITY, RequestAdmission, body_bytes
+from gateway.admission.request_admission import PRIORITY, body_bytes
 from gateway.http.cors import Cors
 from gateway.http.request import Head
-from gateway.http.router import Endpoint, Router
+from gateway.http.round_robin import RoundRobin
+from gateway.http.router import Router
+from gateway.http.running import Call, RunningRequests
 from gateway.middleware.auth import bearer_token
 from gateway.middleware.errors import forget, internal, problem_of
 from gateway.middleware.request_id import HEADER as REQUEST_ID_HEADER
@@ -39,35 +44,14 @@ Write = Callable[[int, Sequence[Header], bytes], bool]
 _log = structlog.get_logger("packetboat.gateway")
 
 
-class Accounts(Protocol):
-    """The dispatcher, as far as every request is entered in its accounts."""
-
-    in_flight: int
-
-    def charge(self, tenant_id: bytes) -> None:
-        """Take a request from the tenant's rate and count it; raise a 429 Problem if none is
-        left.
-        """
-
-    def finished(
-        self, method: str, path: str, template: str, status: int, started_s: float, name: bytes,
-        *, shed: bool,
-    ) -> None:  # fmt: skip
-        """Note the end of a request, whose id is `name`."""
-
-
 class Known(NamedTuple):
     """The facts that follow from the bytes of a head."""
 
-    endpoint: Endpoint
-    params: dict[str, str]
+    call: Call
     prepare: Prepare
     token: bytes
-    kind: Kind | None
-    """The kind by which admission judges its requests; None if there is no admission."""
-    size: int
-    """The bytes that admission counts for a body."""
     length: int
+    """The bytes of a body."""
     request_id: bytes | None
     """The id that the client offers."""
     path: str
@@ -82,12 +66,10 @@ class DirectRequests:
         self,
         router: Router,
         verifier: CachingVerifier,
-        admission: RequestAdmission | None,
+        running: RunningRequests,
         cors: Cors | None,
-        accounts: Accounts,
     ) -> None:
-        self.admission = admission
-        self.accounts = accounts
+        self._running = running
         self._router = router
         self._verifier = verifier
         self._cors = cors
@@ -112,21 +94,22 @@ class DirectRequests:
         prepare = None if plan is None else plan(params, head.headers)
         if prepare is None:
             return None
-        admission, cors = self.admission, self._cors
+        admission, cors = self._running.admission, self._cors
+        kind = None if admission is None else admission.kind(endpoint, fields.get(PRIORITY))
+        size = body_bytes(fields.get(b"content-length"), chunked=False)
         return Known(
-            endpoint,
-            params,
+            Call(endpoint, params, b"", kind, size),
             prepare,
             token,
-            None if admission is None else admission.kind(endpoint, fields.get(PRIORITY)),
-            body_bytes(fields.get(b"content-length"), chunked=False),
             head.content_length,
             fields.get(REQUEST_ID_HEADER),
             unquote(path),
             () if cors is None else cors.headers(fields.get(b"origin")),
         )
 
-    def begin(self, known: Known, waited_s: float, write: Write) -> DirectRequest | None:
+    def begin(
+        self, known: Known, waited_s: float, write: Write, turns: RoundRobin
+    ) -> DirectRequest | None:
         """Return a request with a known head; None if it must be dispatched.
 
         Nothing is done for it yet; `DirectRequest.serve` begins with its body.
@@ -137,7 +120,7 @@ class DirectRequests:
         accept = known.prepare(principal.tenant_id)
         if accept is None:
             return None
-        return DirectRequest(self, known, principal, accept, waited_s, write)
+        return DirectRequest(self._running, known, principal, accept, waited_s, write, turns)
 
 
 class DirectRequest:
@@ -145,13 +128,14 @@ class DirectRequest:
 
     __slots__ = (
         "_accept",
-        "_entered",
+        "_admitted",
         "_known",
-        "_of",
         "_principal",
         "_request_id",
+        "_running",
         "_shed",
         "_started_s",
+        "_turns",
         "_write",
         "tenant_id",
     )
@@ -161,42 +145,61 @@ class DirectRequest:
 
     def __init__(
         self,
-        of: DirectRequests,
+        running: RunningRequests,
         known: Known,
         principal: Principal,
         accept: Accept,
         waited_s: float,
         write: Write,
+        turns: RoundRobin,
     ) -> None:
-        """Prepare a request that has waited `waited_s` for its turn."""
-        self._of = of
+        """Prepare a request that has waited `waited_s` for its turn; its answer waits in
+        `turns`.
+        """
+        self._running = running
         self._known = known
         self._principal = principal
         self._accept = accept
         self._write = write
+        self._turns = turns
         self._started_s = time.perf_counter() - waited_s
         self._request_id = request_id(known.request_id)
-        self._entered = self._shed = False
+        self._admitted: Call | None = None
+        self._shed = False
         self.tenant_id = principal.tenant_id
 
     def serve(self, body: bytes) -> None:
-        """Check, charge and admit the request as the dispatcher does, and run its operation."""
-        of, known, tenant_id = self._of, self._known, self.tenant_id
-        of.accounts.in_flight += 1
+        """Run the operation if the request may run, and answer it if not."""
+        running, call = self._running, self._known.call
+        running.count += 1
         try:
-            known.endpoint.check(self._principal.caller, known.params)
-            of.accounts.charge(tenant_id)
-            if of.admission is not None and known.kind is not None:
-                refusal = of.admission.process.enter(tenant_id, known.kind, known.size)
-                if refusal is not None:
-                    self._shed = True
-                    self._reply(refusal)
-                    return
-                self._entered = True
+            refusal = running.admit(call, self._principal)
+            if refusal is not None:
+                self._shed = True
+                self._end(refusal)
+                return
+            self._admitted = call
             self._accept(body, self._reply)
         except Exception as error:
-            self._reply(error)
+            self._end(error)
             forget(error)
+
+    def _reply(self, answer: Callable[[], Answer]) -> None:
+        """Answer in turn.
+
+        The sender of the message calls it for all messages of its append, one after the other.
+        """
+        if self._turns.admits(partial(self._take_turn, answer), self.tenant_id):
+            self._take_turn(answer)
+
+    def _take_turn(self, answer: Callable[[], Answer]) -> None:
+        try:
+            made = answer()
+        except Exception as error:
+            self._end(error)
+            forget(error)
+            return
+        self._end(made)
 
     def _problem(self, error: Exception) -> Problem:
         problem = problem_of(error)
@@ -204,17 +207,17 @@ class DirectRequest:
             problem = internal()
             _log.error(
                 "handler failed",
-                method=self._known.endpoint.method,
+                method=self._known.call.endpoint.method,
                 path=self._known.path,
                 request_id=self._request_id.decode("ascii"),
                 exc_info=error,
             )
         return problem
 
-    def _reply(self, answer: Answer | Exception) -> None:
+    def _end(self, answer: Answer | Exception) -> None:
         """Write the answer, and note the end of the request.
 
-        The sender of the message calls it with the outcome, so errors of the connection end here.
+        Errors of the connection end here: others have their turns after this request.
         """
         name, known = self._request_id, self._known
         if isinstance(answer, Answer):
@@ -240,14 +243,8 @@ class DirectRequest:
             there = False
         if not there and status < 300:
             status = CLIENT_GONE
-        of = self._of
-        if self._entered:
-            assert of.admission is not None
-            assert known.kind is not None
-            took_s = time.perf_counter() - self._started_s if status < 300 else None
-            of.admission.process.leave(self.tenant_id, known.kind, known.size, took_s)
-        endpoint = known.endpoint
-        of.accounts.finished(
+        endpoint = known.call.endpoint
+        self._running.end(
             endpoint.method, known.path, endpoint.template, status, self._started_s, name,
-            shed=self._shed,
+            shed=self._shed, admitted=self._admitted, tenant_id=self.tenant_id,
         )  # fmt: skip

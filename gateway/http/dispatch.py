@@ -35,7 +35,7 @@ from edge.asgi import (
     respond_problem,
 )
 from edge.problem import Problem
-from edge.quota import NO_LIMITS, REQUESTS, REQUESTS_SERVED, Quotas, Usage, rate_limited
+from edge.quota import NO_LIMITS, Quotas, Usage
 from gateway.access_watch import AccessWatch
 from gateway.admission.admission import ANONYMOUS, overloaded
 from gateway.admission.kinds import Kind
@@ -49,7 +49,6 @@ from gateway.admission.request_admission import (
 )
 from gateway.http.cors import Cors, allow
 from gateway.http.direct import CLIENT_GONE, DirectRequests
-from gateway.http.parameters import refuse_unknown
 from gateway.http.request import (
     MAX_FIELDS,
     MAX_KNOWN_BYTES,
@@ -58,6 +57,7 @@ from gateway.http.request import (
     parse_head,
 )
 from gateway.http.router import Endpoint, Router
+from gateway.http.running import Call, RunningRequests
 from gateway.metrics import RequestMetrics
 from gateway.middleware.access_log import AccessLog
 from gateway.middleware.auth import PRINCIPAL, bearer_token
@@ -134,21 +134,18 @@ class Dispatcher:
         self._verifier = verifier
         self._fallback = fallback
         self._metrics = RequestMetrics(router.endpoints)
-        self._access_log = access_log or AccessLog()
         self._body_timeout_s = body_timeout_s
         self._admission = admission
         self._cors = cors
         self._tickets = tickets
         self._asked: dict[bytes, _Asked] = {}
         self._turned_away: Counter[Endpoint] = Counter()
-        self._quotas = quotas
-        self._usage = usage
         self._reading: set[Exchange] = set()
         self._watch = AccessWatch(verifier)
         self._watch.guard(router.endpoints)
-        self._idle = asyncio.Event()
-        self.in_flight = 0
-        self.direct = DirectRequests(router, verifier, admission, cors, self)
+        log = access_log or AccessLog()
+        self.running = RunningRequests(admission, quotas, usage, self._metrics, log)
+        self.direct = DirectRequests(router, verifier, self.running, cors)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request: find its operation, check the caller, admit it and run the handler."""
@@ -167,9 +164,9 @@ class Dispatcher:
         cors = self._cors
         if cors is not None:
             exchange.headers = cors.headers(origin)
-        admission = self._admission
-        template, tenant_id, kind, size, shed = "other", ANONYMOUS, None, 0, False
-        self.in_flight += 1
+        running, admission, tenant_id = self.running, self._admission, ANONYMOUS
+        template, admitted, principal, shed = "other", None, None, False
+        running.count += 1
         try:
             if cors is not None and cors.is_preflight(scope, origin):
                 await allow(scope, exchange.send)
@@ -182,16 +179,17 @@ class Dispatcher:
                 scope["method"] = endpoint.method
                 template = endpoint.template
                 if endpoint.permission is not Permission.PUBLIC:
-                    tenant_id = await self._authorize(scope, exchange, endpoint, authorization)
-                if admission is not None:
-                    asked = admission.kind(endpoint, priority)
-                    size = body_bytes(length, chunked=chunked)
-                    refusal = admission.process.enter(tenant_id, asked, size)
-                    if refusal is not None:
-                        shed = True
-                        await self._answer_error(scope, exchange, refusal)
-                        return
-                    kind = asked
+                    principal = await self._authenticate(scope, exchange, endpoint, authorization)
+                    tenant_id = principal.tenant_id
+                kind = None if admission is None else admission.kind(endpoint, priority)
+                size = body_bytes(length, chunked=chunked)
+                call = Call(endpoint, scope["path_params"], scope["query_string"], kind, size)
+                refusal = running.admit(call, principal)
+                if refusal is not None:
+                    shed = True
+                    await self._answer_error(scope, exchange, refusal)
+                    return
+                admitted = call
                 await endpoint.handler(scope, exchange.receive, exchange.send)
         except ClientGone:
             exchange.status = CLIENT_GONE
@@ -205,11 +203,10 @@ class Dispatcher:
             exchange.task.uncancel()
             await self._answer_error(scope, exchange, body_timeout(self._body_timeout_s))
         finally:
-            if admission is not None and kind is not None:
-                done = 200 <= exchange.status < 300
-                took_s = time.perf_counter() - exchange.started_s if done else None
-                admission.process.leave(tenant_id, kind, size, took_s)
-            self._finished(scope, exchange, method, template, shed=shed)
+            running.end(
+                method, scope["path"], template, exchange.status, exchange.started_s,
+                exchange.request_id, shed=shed, admitted=admitted, tenant_id=tenant_id,
+            )  # fmt: skip
 
     def _token(self, scope: Scope, template: str, authorization: bytes | None) -> bytes:
         """Return the token of the header or of a ticket; raise TokenRefused if there is neither."""
@@ -217,39 +214,20 @@ class Dispatcher:
             authorization = self._tickets.authorization(template, scope)
         return bearer_token(authorization)
 
-    async def _authorize(
+    async def _authenticate(
         self, scope: Scope, exchange: Exchange, endpoint: Endpoint, authorization: bytes | None
-    ) -> bytes:
-        """Check the caller's token, permission, rate and query; put the caller into the scope and
-        return the tenant's id.
-
-        Raises the Problem or TokenRefused of the first check that fails.
-        """
+    ) -> Principal:
+        """Put the caller into the scope, and return it; raise TokenRefused if there is none."""
         token = self._token(scope, endpoint.template, authorization)
         principal = self._verifier.cached(token) or await self._verify(token)
-        params = scope["path_params"]
         if principal.caller.slow:
-            await endpoint.learn(principal.caller, params)
-        endpoint.check(principal.caller, params)
+            await endpoint.learn(principal.caller, scope["path_params"])
         scope[TENANT] = principal.tenant_id
         scope[SUBJECT] = principal.subject
         scope[CALLER] = principal.caller
         scope[PRINCIPAL] = principal
         scope[REQUEST_ID] = exchange.request_id
-        self.charge(principal.tenant_id)
-        if scope["query_string"] and endpoint.query is not None:
-            refuse_unknown(scope["query_string"], endpoint.query)
-        return principal.tenant_id
-
-    def charge(self, tenant_id: bytes) -> None:
-        """Take a request from the tenant's rate and count it.
-
-        Raises a 429 Problem if none is left.
-        """
-        over = self._quotas.take(tenant_id, REQUESTS, 1)
-        if over is not None:
-            raise rate_limited(over)
-        self._usage.count(tenant_id, REQUESTS_SERVED, 1)
+        return principal
 
     def turned_away(self, raw: bytes, body_bytes: int) -> TurnedAway | None:
         """Return the answer to a request that is refused by its head alone; None if it is not
@@ -319,27 +297,6 @@ class Dispatcher:
         finally:
             admission.process.leave(ANONYMOUS, CHECK)
 
-    def _finished(
-        self, scope: Scope, exchange: Exchange, method: str, template: str, *, shed: bool
-    ) -> None:
-        """Note the end of a request that was dispatched."""
-        path, status, name = scope["path"], exchange.status, exchange.request_id
-        self.finished(method, path, template, status, exchange.started_s, name, shed=shed)
-
-    def finished(
-        self, method: str, path: str, template: str, status: int, started_s: float, name: bytes,
-        *, shed: bool,
-    ) -> None:  # fmt: skip
-        """Note the end of a request in the metrics and, unless it was shed, in the access log."""
-        self.in_flight -= 1
-        if not self.in_flight:
-            self._idle.set()
-        seconds = time.perf_counter() - started_s
-        self._metrics.observe(method, template, status, seconds)
-        if shed:
-            return  # a line for each would be most of the work; admission says when it sheds
-        self._access_log.note(method, path, status, seconds, name)
-
     async def _answer_error(self, scope: Scope, exchange: Exchange, error: Exception) -> None:
         problem = problem_of(error)
         if problem is None:
@@ -381,12 +338,6 @@ class Dispatcher:
                 exchange.timed_out = True
                 if exchange.task is not None:
                     exchange.task.cancel()
-
-    async def until_idle(self) -> None:
-        """Returns when no request is running."""
-        while self.in_flight:
-            self._idle.clear()
-            await self._idle.wait()
 
 
 async def _send_problem(exchange: Exchange, problem: Problem) -> None:

@@ -21,18 +21,23 @@ share a millisecond. A publish waits for six passes or more.
 """
 DIRECT = 0.25
 """The part of a handler that a request takes that is served directly."""
+ANSWERS_AT_ONCE = 64
+"""Answers in one pass to requests that are served directly. Each takes 15 µs, and some more for its
+socket, so they share a millisecond or two.
+"""
 TakeTurn = Callable[[], None]
 
 
 class RoundRobin:
-    """Orders the requests of one listener.
+    """Orders the requests of one listener, or their answers.
 
     Invariant: a connection that is told to wait is called once, whatever happens.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, at_once: int = AT_ONCE) -> None:
+        """Begin with a pass that has room for `at_once`."""
         self._loop = loop
-        self._left = AT_ONCE
+        self._at_once = self._left = at_once
         self._handlers_left: float = HANDLERS_AT_ONCE
         self._lines: dict[bytes, deque[TakeTurn]] = {}
         self._scheduled = False
@@ -44,7 +49,7 @@ class RoundRobin:
         """
         if not self._scheduled:
             self._scheduled = True
-            self._left, self._handlers_left = AT_ONCE, HANDLERS_AT_ONCE
+            self._left, self._handlers_left = self._at_once, HANDLERS_AT_ONCE
             self._loop.call_soon(self._next_pass)
         if self._left and self._handlers_left > 0 and not self._lines:
             self._left -= 1
@@ -61,7 +66,7 @@ class RoundRobin:
 
     def _next_pass(self) -> None:
         """Let the next connections that wait go on, from each tenant by turns."""
-        self._left, self._handlers_left = AT_ONCE, HANDLERS_AT_ONCE
+        self._left, self._handlers_left = self._at_once, HANDLERS_AT_ONCE
         self._scheduled = bool(self._lines)
         if self._scheduled:
             # Before the turns: one that fails costs the others no more than this pass.

@@ -34,7 +34,7 @@ from gateway.http.direct import DirectRequests
 from gateway.http.dispatch import TurnedAway
 from gateway.http.over_hypercorn import Hypercorn, Opening
 from gateway.http.request import KnownHeads
-from gateway.http.round_robin import RoundRobin
+from gateway.http.round_robin import ANSWERS_AT_ONCE, RoundRobin
 from gateway.http.unsent import UNSENT, UnsentBytes, UnsentLimits
 
 HELD_AT_LEAST = 0.5
@@ -115,6 +115,8 @@ class HttpServer:
         self._listener: asyncio.Server | None = None
         self._sweeper: asyncio.Task[None] | None = None
         self.turns = RoundRobin(self.loop)
+        self.answers = RoundRobin(self.loop, ANSWERS_AT_ONCE)
+        """The turns of answers to requests that are served directly."""
         self._date = (0, b"")
         self._held: defaultdict[int, list[Connection]] = defaultdict(list)
         """Connections by the step of time at which they are released."""

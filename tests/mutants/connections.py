@@ -15,20 +15,20 @@ MUTANTS: tuple[Mutant, ...] = (
         "a defect in the answer of a direct publish reaches the sender of its append",
         (
             Edit(
-                "publish_forwarder/direct.py",
-                "        except Exception as error:\n            answer = error\n",
-                "        except ZeroDivisionError as error:\n            answer = error\n",
+                "gateway/http/direct.py",
+                "            made = answer()\n        except Exception as error:\n",
+                "            made = answer()\n        except ZeroDivisionError as error:\n",
             ),
         ),
         breaks="P8",
         killed_by=f"{_DIRECT}::test_a_defect_in_an_answer_is_a_500_and_spares_the_others",
     ),
     Mutant(
-        "a request that is served directly is not held against the permissions of its caller",
+        "a request is not held against the permissions of its caller",
         (
             Edit(
-                "gateway/http/direct.py",
-                "            known.endpoint.check(self._principal.caller, known.params)\n",
+                "gateway/http/running.py",
+                "            endpoint.check(principal.caller, call.params)\n",
                 "",
             ),
         ),
@@ -36,11 +36,11 @@ MUTANTS: tuple[Mutant, ...] = (
         killed_by=f"{_DIRECT}::test_a_policy_that_changes_holds_from_the_next_request_on",
     ),
     Mutant(
-        "a request that is served directly is not charged",
+        "a request is not charged",
         (
             Edit(
-                "gateway/http/direct.py",
-                "            of.accounts.charge(tenant_id)\n",
+                "gateway/http/running.py",
+                "            if over is not None:\n                raise rate_limited(over)\n",
                 "",
             ),
         ),
@@ -52,12 +52,36 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "gateway/http/direct.py",
-                "                self._entered = True\n",
+                "            self._admitted = call\n",
                 "",
             ),
         ),
         breaks="P19",
         killed_by=f"{_DIRECT}::test_what_is_not_admitted_is_refused_and_let_go",
+    ),
+    Mutant(
+        "a request that is served directly counts as no part of a handler",
+        (Edit("gateway/http/round_robin.py", "DIRECT = 0.25\n", "DIRECT = 0\n"),),
+        breaks="P19",
+        killed_by=f"{_DIRECT}::test_a_request_that_is_served_directly_counts_as_a_quarter",
+    ),
+    Mutant(
+        "a request that is served directly counts as a whole handler",
+        (Edit("gateway/http/connection.py", "turns.handled(DIRECT)", "turns.handled()"),),
+        breaks="P19",
+        killed_by=f"{_DIRECT}::test_a_request_that_is_served_directly_counts_as_a_quarter",
+    ),
+    Mutant(
+        "all messages of an append are answered in one pass of the event loop",
+        (
+            Edit(
+                "gateway/http/direct.py",
+                "if self._turns.admits(partial(self._take_turn, answer), self.tenant_id):",
+                "if True:",
+            ),
+        ),
+        breaks="P19",
+        killed_by=f"{_DIRECT}::test_the_answers_of_an_append_go_over_several_passes",
     ),
     Mutant(
         "messages for a topic with a schema are published directly, unchecked",

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import itertools
+import math
 import re
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -26,6 +27,7 @@ from edge.quota import REQUESTS
 from gateway.admission.admission import OVERLOADED
 from gateway.app import create_app
 from gateway.http.connection import Connection
+from gateway.http.round_robin import ANSWERS_AT_ONCE, HANDLERS_AT_ONCE
 from gateway.http.server import HttpServer
 from gateway.middleware import request_id
 from gateway.quotas.limiter import Limiter
@@ -190,7 +192,7 @@ async def test_direct_and_dispatched_requests_are_answered_and_counted_alike(
             answers = [re.sub(rb"\"publish_id\":\"[^-]*", b"", answer) for answer in answers]
             after = {code: requests(code) - before[code] for code in before}
             log = list(site.store.partition(0).log)
-            seen.append((answers, log, site.usage, after, site.app.in_flight))
+            seen.append((answers, log, site.usage, after, site.app.running.count))
             assert site.forwarder.budget.held_bytes == 0
             total = len(CORPUS) * 5
             assert site.dispatched < total - 20 if direct else site.dispatched == total
@@ -296,11 +298,11 @@ async def test_a_client_that_leaves_is_counted_as_gone_and_its_message_is_stored
         queue.held = True
         stored, gone = len(queue.log), requests(499)
         await site.send(publish())
-        assert site.app.in_flight == 1
+        assert site.app.running.count == 1
         site.connection.connection_lost(None)
         queue.answer()
         await site.written()
-        assert (len(queue.log), requests(499), site.app.in_flight) == (stored + 1, gone + 1, 0)
+        assert (len(queue.log), requests(499), site.app.running.count) == (stored + 1, gone + 1, 0)
 
 
 async def test_a_defect_in_an_answer_is_a_500_and_spares_the_others(
@@ -321,7 +323,47 @@ async def test_a_defect_in_an_answer_is_a_500_and_spares_the_others(
             connection.data_received(publish())
         await site.written()
         assert [status(wire.written) for wire, _ in connections] == [500, 201, 201]
-        assert site.app.in_flight == 0
+        assert site.app.running.count == 0
+
+
+async def test_a_request_that_is_served_directly_counts_as_a_quarter() -> None:
+    async with site_of() as site:
+        await site.learn(publish())
+        site.store.partition(0).held = True
+        known = [site.connect()[1] for _ in range(HANDLERS_AT_ONCE)]
+        others = [site.connect()[1] for _ in range(HANDLERS_AT_ONCE)]
+        for connection in known:
+            connection.data_received(publish())
+        for connection in others:
+            connection.data_received(publish(b"a", b"Packetboat-Attr-One: 1"))
+        assert [connection._request is not None for connection in known] == [True] * len(known)
+        handlers_left = HANDLERS_AT_ONCE - len(known) / 4
+        begun = [connection._request is not None for connection in others]
+        assert begun.count(True) == math.ceil(handlers_left)
+
+
+async def test_the_answers_of_an_append_go_over_several_passes() -> None:
+    """One callback once made and wrote all of them: a thousand took 16 ms, without sockets."""
+    async with site_of() as site:
+        await site.learn(publish())
+        queue = site.store.partition(0)
+        queue.held = True
+        await site.send(publish())
+        connections = [site.connect() for _ in range(3 * ANSWERS_AT_ONCE)]
+        for _, connection in connections:
+            connection.data_received(publish())
+        while site.app.running.count <= len(connections):
+            await asyncio.sleep(0)
+        queue.answer()
+        await site.written()
+        assert [len(sent.messages) for sent in queue.sent] == [len(connections)]
+        queue.answer()
+        answered = [0]
+        while answered[-1] < len(connections):
+            await asyncio.sleep(0)
+            answered.append(sum(wire.written != b"" for wire, _ in connections))
+        assert max(b - a for a, b in itertools.pairwise(answered)) == ANSWERS_AT_ONCE
+        assert {status(wire.written) for wire, _ in connections} == {201}
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -402,7 +444,7 @@ async def test_what_is_not_admitted_is_refused_and_let_go() -> None:
         await site.learn(publish())
         refusals = list(OVERLOADED)
         admission = Admits(refusals[0])
-        site.app.direct.admission = AskedAdmission(admission)  # type: ignore[assignment]
+        site.app.running.admission = AskedAdmission(admission)  # type: ignore[assignment]
         site.server.heads._direct.clear()
         site.server.heads._known.clear()
         assert hashlib.sha256(TOKEN).digest() in site.verifier._good

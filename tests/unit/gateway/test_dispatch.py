@@ -281,7 +281,7 @@ async def test_a_client_that_left_is_answered_nothing() -> None:
         wire = Wire(part(b"a"), {"type": "http.disconnect"})
         await app(http_scope(), wire.receive, wire.send)
         assert wire.sent == []
-        assert app.in_flight == 0
+        assert app.running.count == 0
 
 
 async def test_a_stalled_body_is_408() -> None:
@@ -297,11 +297,11 @@ async def test_cancellation_is_not_swallowed() -> None:
     app = app_of(made_up("POST", "/echo", echo, "publish", "*"))
     task = asyncio.ensure_future(app(http_scope(), Wire().receive, Wire().send))
     await asyncio.sleep(0)
-    assert app.in_flight == 1
+    assert app.running.count == 1
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await asyncio.wait_for(app.until_idle(), 1)
+    await asyncio.wait_for(app.running.until_idle(), 1)
 
 
 async def test_an_error_after_the_answer_began_breaks_the_connection() -> None:
