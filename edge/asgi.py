@@ -135,7 +135,7 @@ async def read_body(scope: Scope, receive: Receive, limit_bytes: int) -> bytes:
 async def respond(
     send: Send,
     status: int,
-    body: bytes,
+    body: bytes | bytearray,
     content_type: bytes = JSON,
     headers: Iterable[Header] = (),
 ) -> None:

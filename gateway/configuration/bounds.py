@@ -224,6 +224,13 @@ AREAS = (
         "Reading, of a process",
         (
             _shared("replays", "memory, the store", replay.MAX_REPLAYS, "503 `too-many-replays`"),
+            Bound(
+                "replay_answers",
+                "memory: whole answers of replays, read and not written",
+                replay.MAX_ANSWERS,
+                "none: tenants take turns",
+                HALF,
+            ),
             _shared("previews", "the event loop", preview.MAX_PREVIEWS, "503 `too-many-replays`"),
             _set(
                 SubscribeSettings,

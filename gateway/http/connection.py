@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 READ_AHEAD_BYTES = 256 * 1024
 MOST_CHUNKED_BYTES = 64 * 1024
 """Bytes of a chunked body that are looked at before others have their turn."""
+JOIN_BELOW_BYTES = 64 * 1024
+"""Larger bodies are given to the transport apart from their heads."""
 HEAD_SECONDS = 10.0
 FIRST_SECONDS = 20.0
 """Seconds that a connection has until its first byte."""
@@ -600,15 +602,23 @@ class Request:
             body = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
             if not more:
                 body += b"0\r\n\r\n"
-        data, self._head_bytes = self._head_bytes + body, b""
+        head, self._head_bytes = self._head_bytes, b""
         if more:
-            self._connection.write(data)
+            self._write(head, body)
             await self._connection.writable()
             return
         self._ended = True
-        self._connection.write(data)
+        self._write(head, body)
         self._wake()
         self._connection.response_ended(self._close)
+
+    def _write(self, head: bytes, body: bytes) -> None:
+        """Write a head and a part of a body: as one piece, unless the copy would be large."""
+        if head and len(body) > JOIN_BELOW_BYTES:
+            self._connection.write(head)
+            self._connection.write(body)
+        else:
+            self._connection.write(head + body)
 
     def _encode_head(self, status: int, headers: Any) -> bytes:
         """Return the head of the response; raise ValueError for a header with a line break."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterator, Sequence
-from contextlib import AsyncExitStack, aclosing
+from contextlib import aclosing
 from typing import Any, Protocol
 
 import msgspec
@@ -205,7 +205,8 @@ class ReplayRoutes:
         try:
             if form is None:
                 taker = _Taker(request, start, *judged_by, counts_bytes=True)
-                body = await _json(lane, replays, renderer, request, start, taker)
+                answer = _WholeAnswer(lane, replays, renderer, taker)
+                body = await answer.read(topic.tenant_id, request)
                 await respond(send, 200, body, headers=_NO_STORE)
             else:
                 encoder = await _encoder(form, renderer, number)
@@ -234,53 +235,75 @@ class ReplayRoutes:
         return self._replays
 
 
-async def _json(
-    lane: LaneReplay,
-    replays: Replays,
-    renderer: PartitionRenderer,
-    request: ReplayRequest,
-    start: int,
-    taker: _Taker,
-) -> bytes:
-    """Return the messages that are there now, or the first that come within the wait."""
-    rendered: list[bytes] = []
-    turns, waits = replays.turns, True
+class _WholeAnswer:
+    """One answer in JSON.
 
-    def enough() -> bool:
-        at_end = rendered and taker.next_offset >= lane.bounds.end
-        return taker.full or bool(at_end) or taker.examined >= MAX_EXAMINED
+    It grows in place: joined from its messages, it was in memory four times.
+    """
 
-    try:
-        async with (
-            AsyncExitStack() as place,
-            aclosing(lane.reads(start, request.wait_s, request.end_offset)) as reads,
-        ):
+    def __init__(
+        self, lane: LaneReplay, replays: Replays, renderer: PartitionRenderer, taker: _Taker
+    ) -> None:
+        self._lane = lane
+        self._replays = replays
+        self._renderer = renderer
+        self._taker = taker
+        self._body = bytearray(b'{"messages":[')
+        self._separator = b""
+
+    async def read(self, tenant_id: bytes, request: ReplayRequest) -> bytearray:
+        """Return the messages that are there now, or the first that come within the wait.
+
+        It holds a permit while it has messages, and none while it waits for the first.
+        """
+        lane, taker, end = self._lane, self._taker, request.end_offset
+        try:
+            while end is None or taker.next_offset < end:
+                if not await lane.reaches(taker.next_offset, request.wait_s):
+                    break
+                async with self._replays.answers.permit(tenant_id):
+                    await self._add_messages(end)
+                if self._separator or self._enough or taker.next_offset < lane.bounds.end:
+                    break
+        except Truncated:
+            if not taker.examined:
+                raise  # else what was read is answered, and the next read is told
+        first, last = lane.bounds
+        self._body += b'],"next_offset":%d,"first_offset":%d,"end_offset":%d}' % (
+            taker.next_offset,
+            first,
+            max(last, taker.next_offset if taker.examined else last),
+        )
+        return self._body
+
+    @property
+    def _enough(self) -> bool:
+        return self._taker.full or self._taker.examined >= MAX_EXAMINED
+
+    async def _add_messages(self, end: int | None) -> None:
+        """Add the messages that are there, as far as the limits go."""
+        taker, turns = self._taker, self._replays.turns
+        async with aclosing(self._lane.reads(taker.next_offset, end=end)) as reads:
             async for found in reads:
-                if waits:
-                    await place.enter_async_context(replays.answers)
-                    waits = False
                 await turns.begin()
                 for run in taker.parts(found):
                     await taker.ready(run, turns)
-                    batch, indices = taker.take(run)
-                    rendered += [b"{%b}" % batch.fragment(index, renderer) for index in indices]
-                    if enough():
+                    self._add(taker.take(run))
+                    if self._enough:
                         break
                     if turns.over:
                         await turns.renew()
                 turns.end()
-                if enough():
-                    break
-    except Truncated:
-        if not taker.examined:
-            raise  # else what was read is answered, and the next read is told
-    first, end = lane.bounds
-    return b'{"messages":[%b],"next_offset":%d,"first_offset":%d,"end_offset":%d}' % (
-        b",".join(rendered),
-        taker.next_offset,
-        first,
-        max(end, taker.next_offset if taker.examined else end),
-    )
+                if self._enough:
+                    return
+
+    def _add(self, picked: Picked) -> None:
+        batch, indices = picked
+        if indices:
+            messages = [b"{%b}" % batch.fragment(index, self._renderer) for index in indices]
+            self._body += self._separator
+            self._body += b",".join(messages)
+            self._separator = b","
 
 
 class _Stream:

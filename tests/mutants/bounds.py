@@ -625,12 +625,65 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "subscribe_forwarder/api/replay.py",
-                "                    await place.enter_async_context(replays.answers)\n",
-                "",
+                "async with self._replays.answers.permit(tenant_id):\n",
+                "if True:\n",
             ),
         ),
         killed_by="tests/unit/subscribe_forwarder/test_replay.py"
         "::test_few_answers_are_in_memory_at_a_time",
+        breaks="P19",
+    ),
+    Mutant(
+        "a tenant puts together as many whole answers as all together may",
+        (
+            Edit(
+                "subscribe_forwarder/delivery/reading/replay.py",
+                "FairSemaphore(Shares(MAX_ANSWERS), ",
+                "FairSemaphore(Shares(MAX_ANSWERS, 1), ",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_replay.py"
+        "::test_few_answers_are_in_memory_at_a_time",
+        breaks="P19",
+    ),
+    Mutant(
+        "a replay that waits for its first message keeps others from putting answers together",
+        (
+            Edit(
+                "subscribe_forwarder/api/replay.py",
+                "self._lane.reads(taker.next_offset, end=end)",
+                "self._lane.reads(taker.next_offset, 60.0, end)",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_replay.py"
+        "::test_a_replay_that_waits_for_messages_holds_up_no_other",
+        fails_with="TimeoutError",
+        breaks="P19",
+    ),
+    Mutant(
+        "a whole answer is joined from its messages",
+        (
+            Edit(
+                "subscribe_forwarder/api/replay.py",
+                '            self._body += b",".join(messages)\n',
+                '            self._body = bytearray(bytes(self._body) + b",".join(messages))\n',
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_replay.py::test_an_answer_is_in_memory_once",
+        breaks="P19",
+    ),
+    Mutant(
+        "a large answer is copied to be written with its head",
+        (
+            Edit(
+                "gateway/http/connection.py",
+                "if head and len(body) > JOIN_BELOW_BYTES:",
+                "if False:",
+            ),
+        ),
+        killed_by="tests/unit/gateway/test_unread_answers.py"
+        "::test_a_large_answer_is_written_without_a_copy",
+        fails_with="TimeoutError",
         breaks="P19",
     ),
     Mutant(

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from edge.problem import Problem
-from edge.shares import SHARE, Shares
+from edge.shares import SHARE, FairSemaphore, Shares
 from metadata.catalog import Catalog
 from metadata.types import SealedPartition, Topic
 from positions.places import Bounds, bounds, holder, queue_of
@@ -26,9 +26,10 @@ from subscribe_forwarder.delivery.reading.time_slices import TimeSlices
 MAX_REPLAYS = 64
 """The limit of replays at a time in one process, those that wait for new messages included."""
 MAX_FETCHES = 4
-MAX_ANSWERS = 2
-"""Whole answers that are put together at a time. Each has 8 MiB of messages twice: sixty clients of
-one tenant that asked for such answers took 480 MiB. Once it is written, an answer counts as unsent.
+MAX_ANSWERS = 4
+"""Whole answers that are put together at a time, half of them for one tenant; the others hold
+nothing that was fetched. Each has 8 MiB of messages, a third more in Base64: sixty clients of one
+tenant that asked for such answers took 480 MiB. Once it is written, an answer counts as unsent.
 """
 FETCH_BYTES = 1024 * 1024
 BEHIND_S = 3.0
@@ -101,7 +102,8 @@ class Replays:
         self.catalog = catalog
         self.clock = clock
         self.fetching = asyncio.Semaphore(MAX_FETCHES)
-        self.answers = asyncio.Semaphore(MAX_ANSWERS)
+        # All that have a place may wait: this bound is never reached, or crowded.
+        self.answers = FairSemaphore(Shares(MAX_ANSWERS), Shares(2 * MAX_REPLAYS, 1))
         self.turns = TimeSlices(late_s, clock=clock)
         self.places = Shares(MAX_REPLAYS, name="replays")
 
@@ -157,30 +159,37 @@ class LaneReplay:
 
         Truncated below the first offset; of a kept offset there, its message alone.
         """
+        while (end is None or offset < end) and await self.reaches(offset, wait_s):
+            alone, found = await self._read_there(offset, end)
+            yield found
+            if alone:
+                return
+            offset = found.high
+
+    async def reaches(self, offset: int, wait_s: float) -> bool:
+        """Return whether the partition reaches beyond `offset`, now or within `wait_s`."""
         clock = self._replays.clock
         until_s, look_s = clock() + wait_s, FIRST_LOOK_S
-        behind_s = clock() + BEHIND_S
-        while end is None or offset < end:
-            if offset < self.bounds.end:
-                alone, found = await self._read(offset, end)
-                if found:
-                    yield found
-                    offset = found.high
-                if alone:
-                    return
-                if found:
-                    until_s, look_s = clock() + wait_s, FIRST_LOOK_S
-                    behind_s = clock() + BEHIND_S
-                    continue
-                if clock() >= behind_s:
-                    raise Unavailable(f"no replica answers with offset {offset}")
-            elif wait_s:
-                behind_s = clock() + BEHIND_S
+        while offset >= self.bounds.end:
+            if wait_s:
                 await self.look()
                 if offset < self.bounds.end:
-                    continue
-            if offset >= self.bounds.end and clock() >= until_s:
-                return
+                    break
+            if clock() >= until_s:
+                return False
+            await asyncio.sleep(look_s)
+            look_s = min(LAST_LOOK_S, 2 * look_s)
+        return True
+
+    async def _read_there(self, offset: int, end: int | None) -> tuple[bool, Found]:
+        """Return what `_read` does, and at least one message: a replica may be behind."""
+        behind_s, look_s = self._replays.clock() + BEHIND_S, FIRST_LOOK_S
+        while True:
+            alone, found = await self._read(offset, end)
+            if found:
+                return alone, found
+            if self._replays.clock() >= behind_s:
+                raise Unavailable(f"no replica answers with offset {offset}")
             await asyncio.sleep(look_s)
             look_s = min(LAST_LOOK_S, 2 * look_s)
 

@@ -9,10 +9,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from edge.asgi import Receive, Scope, Send, respond
-from gateway.http.connection import CLOSED
+from gateway.http.connection import CLOSED, Connection
 from gateway.http.server import KERNEL_UNSENT_BYTES, HttpServer
 from gateway.http.unsent import UnsentLimits
 from gateway.server import hypercorn_config
+from tests.unit.gateway.test_http_cuts import Wire
 
 ANSWER = bytes(200_000)
 LARGE_ANSWER = bytes(4_000_000)
@@ -102,3 +103,19 @@ async def test_the_kernel_takes_little_of_an_answer_that_is_not_read() -> None:
         ours_bytes = connection.transport.get_write_buffer_size()
         assert len(LARGE_ANSWER) - ours_bytes < 2 * KERNEL_UNSENT_BYTES
     await served.close(0.5)
+
+
+async def test_a_large_answer_is_written_without_a_copy() -> None:
+    class Transport(Wire):
+        def write(self, data: bytes | bytearray | memoryview) -> None:
+            given.append(data)
+
+    given: list[bytes | bytearray | memoryview] = []
+    connection = Connection(HttpServer(application, hypercorn_config()))
+    connection.connection_made(Transport())
+    connection.data_received(GET.replace(b" / ", b" /large "))
+    async with asyncio.timeout(5):
+        while len(given) < 2:
+            await asyncio.sleep(0)
+    assert bytes(given[0]).endswith(b"\r\n\r\n")
+    assert given[1] is LARGE_ANSWER

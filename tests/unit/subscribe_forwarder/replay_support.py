@@ -73,9 +73,9 @@ class Site:
             if message["type"] == "http.response.start":
                 answer.status, answer.headers = message["status"], dict(message["headers"])
             else:
+                self.on_part()
                 answer.body += message["body"]
                 self.parts.append(bytes(message["body"]))
-                self.on_part()
 
         scope: dict[str, Any] = {
             "packetboat.tenant": tenant_id,
