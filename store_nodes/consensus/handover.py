@@ -79,12 +79,12 @@ class Handover:
         """Return whether a node was heard recently, is whole, and lacks no more than a leader may
         have open.
         """
-        state = self._state
+        state, timing = self._state, self._state.timing
         heard_us = led.heard_us.get(node, 0)
         missing = state.acceptor.chosen - led.peer_delivered.get(node, -1)
         return (
             missing <= state.limits.open_instances
-            and state.now_us - heard_us < 2 * state.timing.heartbeat_us
+            and state.now_us - heard_us < timing.idle_heartbeat_us + timing.heartbeat_us
             and not led.flags.get(node, 0) & (Flag.DAMAGED | Flag.INSTALLING)
         )
 

@@ -462,3 +462,21 @@ def test_a_node_that_knows_no_members_says_that_it_is_not_level() -> None:
     new.receive(0, 1, Heartbeat(ballots.make(1, 1), 1, 0, ()))
     ((_, reply),) = [s for s in new.take().sends if isinstance(s[1], HeartbeatReply)]
     assert reply.flags & Flag.INSTALLING
+
+
+def test_members_of_an_idle_group_stay_level_between_heartbeats() -> None:
+    """Idle heartbeats come so seldom that a node once counted as not heard just before each."""
+    bench = Bench()
+    leader = bench.elect(1)
+    bench.run(2_000_000)
+    led = leader.state.leadership
+    assert led is not None
+    handed_late: list[Envelope] = []
+    for _ in range(100):
+        bench.now_us += 10_000
+        for envelope in handed_late:
+            bench.hand(envelope)
+        for node in bench.replicas:
+            bench.tick(node)
+        handed_late, bench.wire = bench.wire, []
+        assert [leader._handover.is_level(led, node) for node in (2, 3)] == [True, True]
