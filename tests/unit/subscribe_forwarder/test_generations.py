@@ -217,7 +217,11 @@ async def test_a_queue_that_does_not_answer_not_found_is_no_truncation() -> None
         w.store.publish(b"a")
         await tell(w, moved(w.metadata.topics[TOPIC_UID], 0, w.store.seal()))
         gone = w.store.queues.pop(QueueId(TOPIC_UID, 0))
-        assert (await w.pull()).status == 503
+        async with asyncio.timeout(5):
+            # A pull that does not wait may end before the reading does that fails.
+            while (answer := await w.pull()).status == 200:
+                assert answer.json()["messages"] == []
+        assert answer.status == 503
         w.store.queues[QueueId(TOPIC_UID, 0)] = gone
         pull = await w.pulled(wait_s=20)
         assert [m["data"] for m in pull] == ["a"]
