@@ -7,11 +7,9 @@ from prometheus_client import Counter, Gauge, Histogram
 _MS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 delivered = Counter(
-    "packetboat_subscribe_delivered_total", "Messages handed out, each attempt counted."
+    "packetboat_subscribe_delivered_total", "Messages delivered, each attempt counted."
 )
-redelivered = Counter(
-    "packetboat_subscribe_redelivered_total", "Messages handed out that had been out before."
-)
+redelivered = Counter("packetboat_subscribe_redelivered_total", "Messages delivered again.")
 acked = Counter("packetboat_subscribe_acked_total", "Messages newly acked, durably.")
 expired = Counter("packetboat_subscribe_expired_total", "Messages whose time to live was over.")
 not_delivered = Counter(
@@ -30,7 +28,7 @@ backlog_streams = Gauge(
 )
 consumed_backlog = Gauge(
     "packetboat_subscribe_consumed_backlog",
-    "Messages that wait behind those handed out lately: not of what nobody reads.",
+    "Messages that wait behind those delivered lately, of subscriptions that are read.",
 )
 flush_seconds = Histogram(
     "packetboat_subscribe_flush_seconds", "One flush of cursors to Postgres.", buckets=_MS

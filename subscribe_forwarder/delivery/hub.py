@@ -313,7 +313,7 @@ class Hub:
             if not self._may_deliver(reader):
                 raise unavailable(
                     "subscription",
-                    "This forwarder does not hold its lease right now; nothing was handed out.",
+                    "This forwarder does not hold its lease right now; nothing was delivered.",
                     _RETRY_AFTER_S,
                 )
             if reader.tail.failure is not None and reader.starved():
