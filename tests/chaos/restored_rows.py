@@ -29,11 +29,11 @@ class Callers:
         self._port = port
         self._token = token
 
-    async def call(self, method: str, path: str, body: object = None) -> Reply:
+    async def call(self, method: str, path: str, body: object = None, *, accept: str = "") -> Reply:
         """See `Caller.call`."""
         caller = Caller(self._port, self._token)
         try:
-            return await caller.call(method, path, body)
+            return await caller.call(method, path, body, accept=accept)
         finally:
             caller.close()
 

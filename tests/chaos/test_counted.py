@@ -17,7 +17,7 @@ class Answers(Caller):
     def __init__(self, replies: list[Reply]) -> None:
         self._replies = replies
 
-    async def call(self, method: str, path: str, body: object = None) -> Reply:
+    async def call(self, method: str, path: str, body: object = None, *, accept: str = "") -> Reply:
         return self._replies.pop(0)
 
 

@@ -21,7 +21,7 @@ class Server(Caller):
         self._steps = list(steps)
         self._now_s = 0.0
 
-    async def call(self, method: str, path: str, body: object = None) -> Reply:
+    async def call(self, method: str, path: str, body: object = None, *, accept: str = "") -> Reply:
         self._now_s = asyncio.get_running_loop().time()
         step = self._steps.pop(0)
         if isinstance(step, int):

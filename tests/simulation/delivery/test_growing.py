@@ -23,7 +23,7 @@ class Server(Caller):
     def __init__(self, *steps: tuple[int, str] | int) -> None:
         self._steps = list(steps)
 
-    async def call(self, method: str, path: str, body: object = None) -> Reply:
+    async def call(self, method: str, path: str, body: object = None, *, accept: str = "") -> Reply:
         now_s = asyncio.get_running_loop().time()
         step = self._steps.pop(0) if self._steps else (0, "")
         if isinstance(step, int):

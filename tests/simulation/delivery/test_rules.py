@@ -53,7 +53,7 @@ class Granting(Caller):
         self._refused = refused
         self._tokens = itertools.count(1000)
 
-    async def call(self, method: str, path: str, body: object = None) -> Reply:
+    async def call(self, method: str, path: str, body: object = None, *, accept: str = "") -> Reply:
         if path == f"/locks/{self._refused}:acquire":
             return Reply(503, {}, 0.0)
         token = next(self._tokens)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import asyncpg
@@ -258,11 +258,11 @@ async def test_a_repair_ends_once_its_turn_is_lost(monkeypatch: pytest.MonkeyPat
             await sent.wait()
             raise asyncpg.ConnectionDoesNotExistError("connection was closed")
 
-    async def acquired(_: Database) -> object:
-        return object()
+    async def with_connection(_: Database, use: Callable[[object], Awaitable[object]]) -> object:
+        return await use(object())
 
     monkeypatch.setattr(module, "Rebuild", Repair)
-    monkeypatch.setattr(Database, "_acquire", acquired)
+    monkeypatch.setattr(Database, "_with_free_connection", with_connection)
     monkeypatch.setattr(module.eras, "REPAIR_IDLE_S", 0.01)
     with pytest.raises(asyncpg.ConnectionDoesNotExistError):
         await asyncio.wait_for(one._rebuild(Server()), 2)
