@@ -32,27 +32,30 @@ class Conjunction(NamedTuple):
 
 def split(text: str, tokens: list[Token]) -> Conjunction:
     equalities, rest = [], []
-    for part in _parts(tokens):
-        equality = _equality(part)
+    for part, bare in _parts(tokens):
+        equality = _equality(bare)
         if equality is None:
+            # With its brackets: of `(a || b) && c`, the parts are joined again.
             rest.append(text[part[0].at : part[-1].end])
         else:
             equalities.append(equality)
     return Conjunction(tuple(equalities), "\n&& ".join(rest) or None)
 
 
-def _parts(tokens: list[Token]) -> list[list[Token]]:
+def _parts(tokens: list[Token]) -> list[tuple[list[Token], list[Token]]]:
+    """Return the tokens of each part, with the brackets around it and without them."""
     operands = Operands(tokens)
     waiting, parts = [operands.whole()], []
     while waiting:
-        operand = operands.bare(waiting.pop())
-        of_it = [operand]
-        if operands.find(operand, "||", "?") is None:
-            of_it = operands.split(operand, "&&")
+        part = waiting.pop()
+        bare = operands.bare(part)
+        of_it = [bare]
+        if operands.find(bare, "||", "?") is None:
+            of_it = operands.split(bare, "&&")
         if len(of_it) > 1:
             waiting.extend(reversed(of_it))
         else:
-            parts.append(operands.tokens(operand))
+            parts.append((operands.tokens(part), operands.tokens(bare)))
     return parts
 
 

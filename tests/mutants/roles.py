@@ -6,6 +6,19 @@ from tests.mutants.mutant import Edit, Mutant
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        "the rest of a filter loses the brackets of its parts",
+        (
+            Edit(
+                "edge/expressions/conjunction.py",
+                "            rest.append(text[part[0].at : part[-1].end])\n",
+                "            rest.append(text[bare[0].at : bare[-1].end])\n",
+            ),
+        ),
+        breaks="P3",
+        killed_by="tests/unit/subscribe_forwarder/test_selection.py"
+        "::test_brackets_count_beside_an_equality",
+    ),
+    Mutant(
         "an unexpected error ends a background task",
         (
             Edit(

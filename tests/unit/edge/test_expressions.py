@@ -355,6 +355,15 @@ def test_equalities_of_attributes_are_found_and_the_rest_remains() -> None:
 
 
 @pytest.mark.parametrize(
+    "part", ["(data.a || data.b)", "(data.a ? data.b : data.c)", "((key == 'k'))"]
+)
+def test_the_rest_of_a_conjunction_keeps_its_brackets(part: str) -> None:
+    """`(a || b) && c` became `a || b && c` beside an equality, and matched other messages."""
+    conjunction = compile_expression(f'{part} && attributes.x == "1" && data.d').conjunction()
+    assert conjunction.residual == f"{part}\n&& data.d"
+
+
+@pytest.mark.parametrize(
     "text",
     [
         'attributes.a == "1" || attributes.b == "2"',

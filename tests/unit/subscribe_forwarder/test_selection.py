@@ -185,6 +185,17 @@ def plain(text: str, batch: Batch) -> list[bool]:
     return found
 
 
+NUMBERS = [(1, 3), (1, 4), (2, 3), (2, 4), (5, 3)]
+
+
+def test_brackets_count_beside_an_equality() -> None:
+    """A filter let messages through that it does not match."""
+    text = 'attributes.kind == "a" && (data.n == 1 || data.n == 2) && data.m == 3'
+    batch = batch_of([message({"n": n, "m": m}, attributes={"kind": "a"}) for n, m in NUMBERS])
+    expected = [None if one else FILTERED for one in plain(text, batch)]
+    assert Selection(text, []).verdicts(batch) == expected
+
+
 @given(expressions, st.lists(expressions, max_size=2), messages)
 def test_index_and_evaluation_together_say_what_evaluation_says(
     text: str, skips: Sequence[str], stored: list[Message]
