@@ -443,6 +443,15 @@ class Faults:
         if synced:
             self.world.hit("bytes rotted")
             files.rot(inode, self.world.below(synced), self.world.rng.choice((1, 1, 700)))
+            if self.world.chance(0.5):
+                self._restart_damaged()
+
+    def _restart_damaged(self) -> None:
+        """Start the damaged node again, so that it finds the damage before it votes."""
+        node = self._damaged_node()
+        if node in self.cluster.running:
+            self.cluster.kill(node, power=self.world.chance(0.5))
+            self._later(0.5 + self._away_s(), lambda: self._back(node))
 
     def _stray(self) -> None:
         """Not while a directory is first made: a start then refuses what it cannot tell from one
