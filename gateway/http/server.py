@@ -135,9 +135,12 @@ class HttpServer:
         self._sweeper = self.loop.create_task(keep_running(self._sweep, "sweep of connections"))
 
     async def leave(self, linger_s: float) -> None:
-        """Returns when nobody is connected any more, or after that long. Connections are taken
-        meanwhile: who is in front sends more until it has seen that this process is not ready. A
-        client that is told to close meets no connection that ends just as it asks again."""
+        """Return when no client is connected any more, or after `linger_s`.
+
+        Connections are accepted meanwhile, because a load balancer sends more until it has seen
+        that this process is not ready. So a client that is told to close meets no connection that
+        ends just as it asks again.
+        """
         self.leaving = True
         deadline_s = self.loop.time() + linger_s
         with suppress(TimeoutError):

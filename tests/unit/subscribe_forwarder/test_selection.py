@@ -189,7 +189,7 @@ NUMBERS = [(1, 3), (1, 4), (2, 3), (2, 4), (5, 3)]
 
 
 def test_brackets_count_beside_an_equality() -> None:
-    """A filter let messages through that it does not match."""
+    """A filter without its brackets let other messages through, too."""
     text = 'attributes.kind == "a" && (data.n == 1 || data.n == 2) && data.m == 3'
     batch = batch_of([message({"n": n, "m": m}, attributes={"kind": "a"}) for n, m in NUMBERS])
     expected = [None if one else FILTERED for one in plain(text, batch)]
