@@ -409,13 +409,8 @@ class Connection(asyncio.Protocol):
         if not isinstance(request, DirectRequest):
             return False
         self.tenant_id = request.tenant_id
-        close = self._server.leaving
-        lines = [_STATUS_LINES[status]]
-        for name, value in headers:
-            lines.append(b"%b: %b\r\n" % (name, value))
-            if name == b"connection":
-                close = close or value == b"close"
-        lines.append(self._server.date_line())
+        lines, _, close = _head_lines(status, headers, self._server.date_line())
+        close = close or self._server.leaving
         if close:
             lines.append(b"connection: close\r\n")
         self.write(_joined(lines) + body)
@@ -622,16 +617,8 @@ class Request:
 
     def _encode_head(self, status: int, headers: Any) -> bytes:
         """Return the head of the response; raise ValueError for a header with a line break."""
-        close = self._close or self._server.leaving
-        lines = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status]
-        framed = status in _BODYLESS
-        for name, value in headers:
-            lines.append(b"%b: %b\r\n" % (name, value))
-            if name == b"content-length":
-                framed = True
-            elif name == b"connection":
-                close = close or value == b"close"
-        lines.append(self._server.date_line())
+        lines, framed, close = _head_lines(status, headers, self._server.date_line())
+        close = close or self._close or self._server.leaving
         if not framed and self._is_1_0:
             close = True  # its end is the end of the connection
         elif not framed:
@@ -646,6 +633,24 @@ class Request:
         """Wake the `receive` that waits for more of the body."""
         if self._wakeup is not None and not self._wakeup.done():
             self._wakeup.set_result(None)
+
+
+def _head_lines(
+    status: int, headers: Iterable[Header], date_line: bytes
+) -> tuple[list[bytes], bool, bool]:
+    """Return the lines of a head; whether they say where the body ends; whether they close the
+    connection.
+    """
+    lines = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status]
+    framed, close = status in _BODYLESS, False
+    for name, value in headers:
+        lines.append(b"%b: %b\r\n" % (name, value))
+        if name == b"content-length":
+            framed = True
+        elif name == b"connection":
+            close = close or value == b"close"
+    lines.append(date_line)
+    return lines, framed, close
 
 
 def _joined(lines: list[bytes]) -> bytes:
