@@ -10,7 +10,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Protocol, TypeVar
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from packetboat.aio.sender import AsyncSender
 from packetboat.calls import Call, consuming, messaging
@@ -22,6 +22,7 @@ from packetboat.errors import NotAuthorized, UnknownOutcome, error_of
 from packetboat.models import Message, Output, Settled
 from packetboat.worker.emit import Emit
 
+P = ParamSpec("P")
 T = TypeVar("T")
 TIMEOUT_S = 30.0
 MAX_CONSUMER_CHARS = 128
@@ -97,45 +98,37 @@ class SenderCalls:
             yield read_messages(response.chunks())
 
     async def ack(self, messages: Sequence[Message], publish: Sequence[Emit] = ()) -> Settled:
-        outputs = [_output(each) for each in publish]
-        return await self._settle(
-            lambda ids, by_id: consuming.ack(self._subscription, ids, by_id, outputs), messages
-        )
+        return await self._settle(consuming.ack, messages, [_output(each) for each in publish])
 
     async def nack(
         self, messages: Sequence[Message], delay_s: float | None, reason: str | None
     ) -> Settled:
-        return await self._settle(
-            lambda ids, by_id: consuming.nack(self._subscription, ids, by_id, delay_s, reason),
-            messages,
-        )
+        return await self._settle(consuming.nack, messages, delay_s, reason)
 
     async def reject(self, messages: Sequence[Message], reason: str | None) -> Settled:
-        return await self._settle(
-            lambda ids, by_id: consuming.reject(self._subscription, ids, by_id, reason), messages
-        )
+        return await self._settle(consuming.reject, messages, reason)
 
     async def release(self, messages: Sequence[Message]) -> Settled:
-        return await self._settle(
-            lambda ids, by_id: consuming.release(self._subscription, ids, by_id), messages
-        )
+        return await self._settle(consuming.release, messages)
 
     async def extend(self, messages: Sequence[Message], seconds: float) -> Settled:
-        def call_of(ids: Ids, by_message_id: bool) -> Call[Settled]:
-            return consuming.modify_ack_deadline(self._subscription, ids, by_message_id, seconds)
-
-        return await self._settle(call_of, messages)
+        return await self._settle(consuming.modify_ack_deadline, messages, seconds)
 
     async def _settle(
-        self, call_of: Callable[[Ids, bool], Call[Settled]], messages: Sequence[Message]
+        self,
+        call_of: Callable[Concatenate[str, Ids, bool, P], Call[Settled]],
+        messages: Sequence[Message],
+        *more: P.args,
+        **named: P.kwargs,
     ) -> Settled:
         """Settle messages; those of pages that an earlier server does not know, by message id."""
-        settled = await self._send(call_of(messages, False))
+        settled = await self._send(call_of(self._subscription, messages, False, *more, **named))
         places = unknown_pages(settled)
         if not places:
             return settled
-        again = await self._send(call_of([messages[at] for at in places], True))
-        return settled_again(settled, places, again)
+        again = [messages[at] for at in places]
+        call = call_of(self._subscription, again, True, *more, **named)
+        return settled_again(settled, places, await self._send(call))
 
     async def _send(self, call: Call[T]) -> T:
         return await self._sender.send_once(call, TIMEOUT_S)

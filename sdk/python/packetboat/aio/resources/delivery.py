@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
+from typing import Concatenate, ParamSpec
 
 from packetboat.aio.resources.lines import lines
 from packetboat.aio.sender import AsyncSender
@@ -14,6 +15,8 @@ from packetboat.calls.consuming import Ids
 from packetboat.calls.pages import settled_again, unknown_pages
 from packetboat.calls.streams import Reopening
 from packetboat.models import Message, Output, Settled
+
+P = ParamSpec("P")
 
 
 class AsyncDelivery:
@@ -119,11 +122,7 @@ class AsyncDelivery:
         twice.
         """
         outputs = tuple(publish)
-
-        def call_of(ids: Ids, by_message_id: bool) -> Call[Settled]:
-            return calls.ack(subscription, ids, by_message_id, outputs)
-
-        return await self._settle(call_of, ids, by_message_id, timeout_s)
+        return await self._settle(calls.ack, subscription, ids, by_message_id, timeout_s, outputs)
 
     async def nack(
         self,
@@ -138,11 +137,9 @@ class AsyncDelivery:
         """Nack messages: they are delivered again, after a delay or the back-off of the
         retry policy.
         """
-
-        def call_of(ids: Ids, by_message_id: bool) -> Call[Settled]:
-            return calls.nack(subscription, ids, by_message_id, delay_seconds, reason)
-
-        return await self._settle(call_of, ids, by_message_id, timeout_s)
+        return await self._settle(
+            calls.nack, subscription, ids, by_message_id, timeout_s, delay_seconds, reason
+        )
 
     async def reject(
         self,
@@ -154,11 +151,7 @@ class AsyncDelivery:
         timeout_s: float | None = None,
     ) -> Settled:
         """Reject messages: they are not delivered again, but become dead letters."""
-
-        def call_of(ids: Ids, by_message_id: bool) -> Call[Settled]:
-            return calls.reject(subscription, ids, by_message_id, reason)
-
-        return await self._settle(call_of, ids, by_message_id, timeout_s)
+        return await self._settle(calls.reject, subscription, ids, by_message_id, timeout_s, reason)
 
     async def release(
         self,
@@ -171,11 +164,7 @@ class AsyncDelivery:
         """Release messages that were not processed: they are delivered again at once, and
         the attempt does not count.
         """
-
-        def call_of(ids: Ids, by_message_id: bool) -> Call[Settled]:
-            return calls.release(subscription, ids, by_message_id)
-
-        return await self._settle(call_of, ids, by_message_id, timeout_s)
+        return await self._settle(calls.release, subscription, ids, by_message_id, timeout_s)
 
     async def extend(
         self,
@@ -187,24 +176,26 @@ class AsyncDelivery:
         timeout_s: float | None = None,
     ) -> Settled:
         """The leases end that much from now, 0 to 43,200."""
-
-        def call_of(ids: Ids, by_message_id: bool) -> Call[Settled]:
-            return calls.modify_ack_deadline(subscription, ids, by_message_id, deadline_seconds)
-
-        return await self._settle(call_of, ids, by_message_id, timeout_s)
+        return await self._settle(
+            calls.modify_ack_deadline, subscription, ids, by_message_id, timeout_s, deadline_seconds
+        )
 
     async def _settle(
         self,
-        call_of: Callable[[Ids, bool], Call[Settled]],
+        call_of: Callable[Concatenate[str, Ids, bool, P], Call[Settled]],
+        subscription: str,
         ids: Ids,
         by_message_id: bool,
         timeout_s: float | None,
+        *more: P.args,
+        **named: P.kwargs,
     ) -> Settled:
         """Settle messages; those of pages that an earlier server does not know, by message id."""
         given = calls.listed(ids)
-        settled = await self._sender.send(call_of(given, by_message_id), timeout_s)
+        call = call_of(subscription, given, by_message_id, *more, **named)
+        settled = await self._sender.send(call, timeout_s)
         places = [at for at in unknown_pages(settled) if isinstance(given[at], Message)]
         if not places:
             return settled
-        again = await self._sender.send(call_of([given[at] for at in places], True), timeout_s)
-        return settled_again(settled, places, again)
+        call = call_of(subscription, [given[at] for at in places], True, *more, **named)
+        return settled_again(settled, places, await self._sender.send(call, timeout_s))

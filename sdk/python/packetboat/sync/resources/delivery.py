@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
+from typing import Concatenate, ParamSpec
 
 from packetboat.calls import consuming as calls
 from packetboat.calls.call import Call, StreamCall
@@ -15,6 +16,8 @@ from packetboat.calls.streams import Reopening
 from packetboat.models import Message, Output, Settled
 from packetboat.sync.resources.lines import lines
 from packetboat.sync.sender import Sender
+
+P = ParamSpec("P")
 
 
 class Delivery:
@@ -120,11 +123,7 @@ class Delivery:
         twice.
         """
         outputs = tuple(publish)
-
-        def call_of(ids: Ids, by_message_id: bool) -> Call[Settled]:
-            return calls.ack(subscription, ids, by_message_id, outputs)
-
-        return self._settle(call_of, ids, by_message_id, timeout_s)
+        return self._settle(calls.ack, subscription, ids, by_message_id, timeout_s, outputs)
 
     def nack(
         self,
@@ -139,11 +138,9 @@ class Delivery:
         """Nack messages: they are delivered again, after a delay or the back-off of the
         retry policy.
         """
-
-        def call_of(ids: Ids, by_message_id: bool) -> Call[Settled]:
-            return calls.nack(subscription, ids, by_message_id, delay_seconds, reason)
-
-        return self._settle(call_of, ids, by_message_id, timeout_s)
+        return self._settle(
+            calls.nack, subscription, ids, by_message_id, timeout_s, delay_seconds, reason
+        )
 
     def reject(
         self,
@@ -155,11 +152,7 @@ class Delivery:
         timeout_s: float | None = None,
     ) -> Settled:
         """Reject messages: they are not delivered again, but become dead letters."""
-
-        def call_of(ids: Ids, by_message_id: bool) -> Call[Settled]:
-            return calls.reject(subscription, ids, by_message_id, reason)
-
-        return self._settle(call_of, ids, by_message_id, timeout_s)
+        return self._settle(calls.reject, subscription, ids, by_message_id, timeout_s, reason)
 
     def release(
         self,
@@ -172,11 +165,7 @@ class Delivery:
         """Release messages that were not processed: they are delivered again at once, and
         the attempt does not count.
         """
-
-        def call_of(ids: Ids, by_message_id: bool) -> Call[Settled]:
-            return calls.release(subscription, ids, by_message_id)
-
-        return self._settle(call_of, ids, by_message_id, timeout_s)
+        return self._settle(calls.release, subscription, ids, by_message_id, timeout_s)
 
     def extend(
         self,
@@ -188,24 +177,26 @@ class Delivery:
         timeout_s: float | None = None,
     ) -> Settled:
         """The leases end that much from now, 0 to 43,200."""
-
-        def call_of(ids: Ids, by_message_id: bool) -> Call[Settled]:
-            return calls.modify_ack_deadline(subscription, ids, by_message_id, deadline_seconds)
-
-        return self._settle(call_of, ids, by_message_id, timeout_s)
+        return self._settle(
+            calls.modify_ack_deadline, subscription, ids, by_message_id, timeout_s, deadline_seconds
+        )
 
     def _settle(
         self,
-        call_of: Callable[[Ids, bool], Call[Settled]],
+        call_of: Callable[Concatenate[str, Ids, bool, P], Call[Settled]],
+        subscription: str,
         ids: Ids,
         by_message_id: bool,
         timeout_s: float | None,
+        *more: P.args,
+        **named: P.kwargs,
     ) -> Settled:
         """Settle messages; those of pages that an earlier server does not know, by message id."""
         given = calls.listed(ids)
-        settled = self._sender.send(call_of(given, by_message_id), timeout_s)
+        call = call_of(subscription, given, by_message_id, *more, **named)
+        settled = self._sender.send(call, timeout_s)
         places = [at for at in unknown_pages(settled) if isinstance(given[at], Message)]
         if not places:
             return settled
-        again = self._sender.send(call_of([given[at] for at in places], True), timeout_s)
-        return settled_again(settled, places, again)
+        call = call_of(subscription, [given[at] for at in places], True, *more, **named)
+        return settled_again(settled, places, self._sender.send(call, timeout_s))
