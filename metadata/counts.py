@@ -59,14 +59,23 @@ async def require_room(
     Call it after the transaction took its version.
     """
     tenant = await session.get(TenantRow, tenant_id)
-    if tenant is None or tenant.state == "deleting":
-        raise NotFound("tenant", tenant_id.hex())
+    require_alive(tenant_id, None if tenant is None else tenant.state)
+    assert tenant is not None
     own = await session.get(QuotaRow, tenant_id)
     limits = None if own is None else own.limits
     limit = limit_in_force(quota, defaults, limits, exempt=not tenant.built_in_limits)
-    if not limit:
-        return
-    used = int(await session.scalar(count) or 0)
+    if limit:
+        require_below(quota, limit, int(await session.scalar(count) or 0))
+
+
+def require_alive(tenant_id: bytes, state: str | None) -> None:
+    """Raise NotFound of a tenant that is being deleted, or that has no row and so no state."""
+    if state in (None, "deleting"):
+        raise NotFound("tenant", tenant_id.hex())
+
+
+def require_below(quota: str, limit: float, used: int) -> None:
+    """Raise QuotaExceeded if there is no room for one more beside the `used` ones."""
     if used >= limit:
         raise QuotaExceeded(quota, int(limit), used)
 

@@ -19,9 +19,16 @@ from sqlalchemy import Select, delete, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from metadata import changes
-from metadata.counts import NO_LIMITS, TOPICS, Defaults, limit_in_force
+from metadata.counts import (
+    NO_LIMITS,
+    TOPICS,
+    Defaults,
+    limit_in_force,
+    require_alive,
+    require_below,
+)
 from metadata.database import Connection, Database
-from metadata.errors import Conflict, NotFound, QuotaExceeded
+from metadata.errors import Conflict, NotFound
 from metadata.ids import new_uid
 from metadata.models import (
     AssignmentRow,
@@ -127,14 +134,11 @@ class TopicRepository:
         return done
 
     async def _require_room(self, connection: Connection, tenant_id: bytes, found: Any) -> None:
-        if found["tenant_state"] in (None, "deleting"):
-            raise NotFound("tenant", tenant_id.hex())
+        require_alive(tenant_id, found["tenant_state"])
         own = None if found["own_limits"] is None else json.loads(found["own_limits"])
         limit = limit_in_force(TOPICS, self._limits, own, exempt=not found["built_in_limits"])
         if limit:
-            used = await connection.fetchval(_COUNT, tenant_id)
-            if used >= limit:
-                raise QuotaExceeded(TOPICS, int(limit), used)
+            require_below(TOPICS, limit, await connection.fetchval(_COUNT, tenant_id))
 
     async def activate(self, tenant_id: bytes, uid: bytes, made: Topic | None = None) -> Topic:
         """Turn creating into active, once every queue exists; `made` is the topic as `create`

@@ -155,13 +155,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "topics of a tenant have no limit in number",
-        (
-            Edit(
-                "metadata/topics/topics.py",
-                "                raise QuotaExceeded(TOPICS, int(limit), used)\n",
-                "                pass\n",
-            ),
-        ),
+        (Edit("metadata/topics/topics.py", "        if limit:\n", "        if False:\n"),),
         killed_by="tests/integration/metadata/test_tenants.py"
         "::test_the_platforms_limits_hold_where_a_tenant_has_none",
         breaks="P19",
