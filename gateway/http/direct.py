@@ -34,7 +34,7 @@ from gateway.http.round_robin import RoundRobin
 from gateway.http.router import Router
 from gateway.http.running import Call, RunningRequests
 from gateway.middleware.auth import bearer_token
-from gateway.middleware.errors import forget, internal, problem_of
+from gateway.middleware.errors import answer_to, forget, instance_of
 from gateway.middleware.request_id import HEADER as REQUEST_ID_HEADER
 from gateway.middleware.request_id import request_id
 
@@ -201,31 +201,18 @@ class DirectRequest:
             return
         self._end(made)
 
-    def _problem(self, error: Exception) -> Problem:
-        problem = problem_of(error)
-        if problem is None:
-            problem = internal()
-            _log.error(
-                "handler failed",
-                method=self._known.call.endpoint.method,
-                path=self._known.path,
-                request_id=self._request_id.decode("ascii"),
-                exc_info=error,
-            )
-        return problem
-
     def _end(self, answer: Answer | Exception) -> None:
         """Write the answer, and note the end of the request.
 
         Errors of the connection end here: others have their turns after this request.
         """
-        name, known = self._request_id, self._known
+        name, known, endpoint = self._request_id, self._known, self._known.call.endpoint
         if isinstance(answer, Answer):
             status, body, kind, headers = answer.status, answer.body, JSON, answer.headers
         else:
-            problem = self._problem(answer)
+            problem = answer_to(answer, endpoint.method, known.path, name)
             status, kind, headers = problem.status, PROBLEM_JSON, problem_headers(problem)
-            body = problem.to_json("urn:packetboat:request:" + name.decode("ascii"))
+            body = problem.to_json(instance_of(name))
         try:
             there = self._write(
                 status,
@@ -243,7 +230,6 @@ class DirectRequest:
             there = False
         if not there and status < 300:
             status = CLIENT_GONE
-        endpoint = known.call.endpoint
         self._running.end(
             endpoint.method, known.path, endpoint.template, status, self._started_s, name,
             shed=self._shed, admitted=self._admitted, tenant_id=self.tenant_id,

@@ -62,10 +62,10 @@ from gateway.metrics import RequestMetrics
 from gateway.middleware.access_log import AccessLog
 from gateway.middleware.auth import PRINCIPAL, bearer_token
 from gateway.middleware.errors import (
+    answer_to,
     body_timeout,
     forget,
-    internal,
-    problem_of,
+    instance_of,
     too_many_fields,
 )
 from gateway.middleware.exchange import Exchange
@@ -298,16 +298,7 @@ class Dispatcher:
             admission.process.leave(ANONYMOUS, CHECK)
 
     async def _answer_error(self, scope: Scope, exchange: Exchange, error: Exception) -> None:
-        problem = problem_of(error)
-        if problem is None:
-            problem = internal()
-            _log.error(
-                "handler failed",
-                method=scope["method"],
-                path=scope["path"],
-                request_id=exchange.request_id.decode("ascii"),
-                exc_info=error,
-            )
+        problem = answer_to(error, scope["method"], scope["path"], exchange.request_id)
         if exchange.status:
             # The response has begun; only breaking the connection tells the client it is not whole.
             raise error
@@ -341,8 +332,7 @@ class Dispatcher:
 
 
 async def _send_problem(exchange: Exchange, problem: Problem) -> None:
-    instance = "urn:packetboat:request:" + exchange.request_id.decode("ascii")
-    await respond_problem(exchange.send, problem, instance)
+    await respond_problem(exchange.send, problem, instance_of(exchange.request_id))
 
 
 def _path(scope: Scope) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import structlog
+
 from auth.errors import TenantSuspended, TokenRefused, VerifierUnavailable
 from edge.problem import FieldError, Problem, invalid, not_found, unavailable
 from metadata import errors as metadata
 from store_nodes import errors as store
 
 _MOST_CAUSES = 20
+_log = structlog.get_logger("packetboat.gateway")
 
 
 def problem_of(error: Exception) -> Problem | None:
@@ -30,6 +33,21 @@ def problem_of(error: Exception) -> Problem | None:
     if isinstance(error, metadata.MetadataError):
         return _metadata_problem(error)
     return None
+
+
+def answer_to(error: Exception, method: str, path: str, request_id: bytes) -> Problem:
+    """Return the problem that answers a request which failed; log a defect."""
+    problem = problem_of(error)
+    if problem is None:
+        problem = internal()
+        name = request_id.decode("ascii")
+        _log.error("handler failed", method=method, path=path, request_id=name, exc_info=error)
+    return problem
+
+
+def instance_of(request_id: bytes) -> str:
+    """Return the `instance` of the problem that answers a request."""
+    return "urn:packetboat:request:" + request_id.decode("ascii")
 
 
 def forget(error: BaseException | None) -> None:
