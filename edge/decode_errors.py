@@ -96,6 +96,14 @@ def field_error(message: str, whole: str = "body", kind: Any = None) -> FieldErr
     return FieldError(path or whole, _detail(text))
 
 
+def member_error(member: str, message: str) -> FieldError:
+    """Return `field_error` of a value that stands in that member of the body, named from the whole
+    body.
+    """
+    wrong = field_error(message, "")
+    return FieldError(f"{member}{wrong.field}", wrong.detail)
+
+
 def _values_at(kind: Any, path: str) -> list[str]:
     """Return the literals that a field may be; empty if they cannot be found."""
     types = list(alternatives(kind))

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import msgspec
 
-from edge.decode_errors import field_error
+from edge.decode_errors import member_error
 from edge.large_bodies import dear, read_in_worker
 from edge.problem import FieldError, Problem, ProblemForm, invalid, not_found
 from edge.process_pool import ProcessPool
@@ -110,14 +110,9 @@ def _decode(raw: bytes) -> Sequence[OutputItem]:
     try:
         return _items.decode(raw)
     except msgspec.ValidationError as error:
-        raise invalid("The outputs do not fit.", [_named(field_error(str(error), ""))]) from error
+        raise invalid("The outputs do not fit.", [member_error("publish", str(error))]) from error
     except (msgspec.DecodeError, RecursionError) as error:
         raise invalid("The outputs do not fit.", [FieldError("publish", "not JSON")]) from error
-
-
-def _named(wrong: FieldError) -> FieldError:
-    """Return a refusal of a field of the array, named from the whole body."""
-    return FieldError(f"publish{wrong.field}", wrong.detail)
 
 
 def _of_item(problem: Problem, index: int) -> Problem:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 import re
+from typing import Annotated
 
 import msgspec
 from msgspec import UNSET
 
 from edge.asgi import Scope, header
 from edge.bodies import APART, decode
+from edge.decode_errors import member_error
 from edge.large_bodies import dear, read_in_worker
 from edge.parameters import Query, number_of, text_of
 from edge.problem import FieldError, invalid
@@ -47,7 +49,7 @@ class AckRequest(msgspec.Struct, array_like=True):
     publish: bytes = b""
     """A JSON array of messages, which somebody else reads; it is empty where there is none."""
     topics: list[str] = []
-    """The topics that they go to."""
+    """The topics that they go to, each once."""
 
 
 class _Output(msgspec.Struct, gc=False):
@@ -93,7 +95,9 @@ REJECT = msgspec.json.Decoder(contract.RejectRequest)
 RELEASE = msgspec.json.Decoder(contract.ReleaseRequest)
 MODIFY = msgspec.json.Decoder(contract.ModifyRequest)
 _PULL = msgspec.json.Decoder(contract.PullRequest)
-_OUTPUTS = msgspec.json.Decoder(list[_Output])
+_OUTPUTS: msgspec.json.Decoder[list[_Output]] = msgspec.json.Decoder(
+    Annotated[list[_Output], contract.OUTPUTS_LIMITS]
+)
 
 
 def ids_of(choice: contract.MessageChoice) -> Ids:
@@ -126,11 +130,14 @@ def decoded_ack(body: bytes) -> AckRequest:
 
 
 def _topics_of(publish: bytes) -> list[str]:
-    """Return the topics of outputs. Raise a 422 Problem for outputs that do not name theirs."""
+    """Return the topics of outputs, each once: the caller's permission is checked for each.
+
+    Raise a 422 Problem for too many outputs, and for outputs that do not name their topic.
+    """
     try:
-        return [output.topic for output in _OUTPUTS.decode(publish)]
+        return list(dict.fromkeys(output.topic for output in _OUTPUTS.decode(publish)))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise invalid("The outputs do not fit.", [FieldError("publish", str(error))]) from error
+        raise invalid("The outputs do not fit.", [member_error("publish", str(error))]) from error
 
 
 def pull_of_query(scope: Scope) -> PullRequest:
