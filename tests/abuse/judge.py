@@ -9,6 +9,7 @@ memory back (`gateway.heap`).
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -96,8 +97,14 @@ class Row:
         return self.p99_ms / self.ordinary_p99_ms
 
 
-async def watched(site: Site, action: Action, *, settle: bool = False) -> Seen:
-    """Return the measures of an attack; with `settle`, the server has had time to let go."""
+async def watched(
+    site: Site, action: Action, *, settle: bool = False, settled_mib: float = math.inf
+) -> Seen:
+    """Return the measures of an attack.
+
+    With `settle`, the server has had time to let go of memory: until it has about what it had
+    before, and no more than `settled_mib`.
+    """
     before_mib, descriptors, log_bytes = site.memory_mib(), site.descriptors(), site.log_bytes()
     site.forget_peak()
     site.measured()
@@ -108,7 +115,7 @@ async def watched(site: Site, action: Action, *, settle: bool = False) -> Seen:
     took_s = time.monotonic() - began_s
     seen = site.seen() if site.same_server() else None
     if settle:
-        await _settled(site, before_mib, descriptors)
+        await _settled(site, min(before_mib, settled_mib), descriptors)
     if seen is None or not site.same_server():
         return Seen(statuses, took_s, 0.0, "", 0.0, 0.0, 0.0, 0, 0.0, [], [], gone=True)
     # Calm seconds afterwards say nothing about the time that a publish took beside the attack.
@@ -174,7 +181,8 @@ async def compared(site: Site, name: str, hostile: Action, ordinary: Action, rou
     attacks: list[Seen] = []
     calm: list[Seen] = []
     while len(attacks) < rounds or (rounds == 1 == len(attacks) and breaches(attacks[0])):
-        attacks.append(await watched(site, hostile, settle=True))
+        first_mib = attacks[0].after_mib if attacks else math.inf
+        attacks.append(await watched(site, hostile, settle=True, settled_mib=first_mib))
         if attacks[-1].gone:
             break
         calm.append(await watched(site, ordinary))
