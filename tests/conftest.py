@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from pathlib import Path
 
 import asyncpg
@@ -20,8 +20,8 @@ from metadata.models import Base, ChangeCounterRow, DatabaseSchemaRow
 from metadata.postgres.embedded import EmbeddedPostgres
 from metadata.settings import DatabaseSettings
 from tests.e2e.installation import Installation
-from tests.long_tests import ALONE, LONG, names_of
-from tests.parts import LONG_TESTS, part_of
+from tests.long_tests import ALL_LONG, ALONE, IN_TURN, LONG, names_of
+from tests.parts import CASES, LONG_TESTS, Part, of_this_turn, part_of
 
 # An example has no deadline: beside other tests, any example may wait for a processor.
 settings.register_profile("busy machine", deadline=None)
@@ -49,6 +49,8 @@ SHARED_SETTINGS = {
 }
 """Settings of the installation that the tests of all suites share."""
 
+NOT_LONG = "not long"
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--part", default="all", help="long tests: all, K/N or rotating")
@@ -69,16 +71,18 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Files all of whose tests are long are not imported for tests that are not."""
     path = collection_path.relative_to(config.rootpath).as_posix()
-    return True if path in LONG and "not long" in config.option.markexpr else None
+    return True if path in LONG and NOT_LONG in config.option.markexpr else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     chosen = tuple(names_of(part_of(config.getoption("--part"), LONG_TESTS)))
+    short = NOT_LONG in config.option.markexpr
+    due = due_cases([item.nodeid for item in items], of_this_turn(CASES)) if short else set()
     kept, left = [], []
     for item in items:
         if item.nodeid.startswith(ALONE):
             item.add_marker(pytest.mark.alone)
-        if item.nodeid.startswith(tuple(LONG)):
+        if item.nodeid.startswith(tuple(ALL_LONG)) and item.nodeid not in due:
             item.add_marker(pytest.mark.long)
             (kept if item.nodeid.startswith(chosen) else left).append(item)
         else:
@@ -86,6 +90,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = kept
+
+
+def due_cases(names: Sequence[str], turn: Part) -> set[str]:
+    """Return the names of those cases of IN_TURN whose turn it is."""
+    return {
+        case
+        for test in IN_TURN
+        for case in turn.choose([name for name in names if name.startswith(test)])
+    }
 
 
 @pytest.hookimpl(wrapper=True)

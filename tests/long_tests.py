@@ -123,6 +123,7 @@ LONG: Mapping[str, int] = {
     "tests/chaos/test_worker_chain.py": 100,
     "tests/contract/test_openapi.py::test_answers_to_more_that_is_drawn_are_as_described": 240,
     "tests/contract/test_openapi_limits.py": 120,
+    "tests/deploy/test_units_run.py": 40,
     "tests/e2e/test_backup_of_up.py": 60,
     "tests/e2e/test_export_cluster.py": 120,
     "tests/e2e/test_exports.py": 300,
@@ -143,10 +144,13 @@ LONG: Mapping[str, int] = {
     "tests/e2e/test_up.py::test_ctrl_c_leaves_nothing_and_a_second_start_finds_the_messages": 60,
     "tests/e2e/test_up.py::test_kill_9_of_the_supervisor_ends_everything_and_loses_nothing": 30,
     "tests/e2e/test_worker_faults.py": 40,
+    "tests/golden/test_data.py::test_the_data_of_an_earlier_release_is_gone_on_with[0.1.0": 20,
     "tests/integration/exports/driver/test_cluster.py": 60,
     "tests/integration/exports/driver/test_driver_process.py": 180,
     "tests/integration/lake/test_crashes.py"
     "::test_who_dies_at_any_step_is_followed_by_one_who_ends_it[maintain]": 20,
+    "tests/integration/metadata/test_worked_example.py"
+    "::test_a_generated_copy_has_the_field_of_the_example": 20,
     "tests/integration/spark/test_packaged_java.py": 40,
     "tests/integration/spark/test_reads.py": 90,
     "tests/integration/spark/test_streams.py": 90,
@@ -169,31 +173,64 @@ LONG: Mapping[str, int] = {
     "tests/integration/subscribe_forwarder/test_linked_push.py": 140,
     "tests/integration/subscribe_forwarder/test_push_postgres.py"
     "::test_every_message_is_delivered_or_dead_lettered_and_others_go_on": 60,
+    "tests/packaging/test_packaging.py"
+    "::test_a_type_checker_finds_the_mistakes_and_nothing_else": 15,
     "tests/packaging/test_packaging.py::test_and_with_later_pythons": 70,
+    "tests/packaging/test_packaging.py::test_every_type_is_known": 20,
+    "tests/packaging/test_packaging.py"
+    "::test_pytest_runs_in_a_project_with_folders_named_like_ours": 30,
+    "tests/packaging/test_packaging.py::test_two_builds_give_the_same_wheels": 15,
     "tests/packaging/test_packaging.py::test_up_runs_in_a_project_with_folders_named_like_ours": 30,
     "tests/simulation/delivery/test_runs.py::test_a_seed_is_one_history": 40,
     "tests/simulation/delivery/test_runs.py::test_every_mutation_is_noticed": 230,
     "tests/simulation/test_every_scenario.py": 60,
     "tests/simulation/test_store_mutations.py": 240,
+    "tests/terraform/test_backlog_protection.py": 40,
     "tests/terraform/test_demo.py": 40,
     "tests/terraform/test_guide.py::test_the_blocks_of_the_guide_run": 40,
+    "tests/terraform/test_messages.py": 60,
+    "tests/terraform/test_modules.py"
+    "::test_each_is_valid_and_passes_its_tests[modules/platform/manifests": 20,
     "tests/terraform/test_parallel.py": 40,
+    "tests/terraform/test_platform_module.py"
+    "::test_every_object_is_applied_once_and_the_second_plan_is_empty": 20,
     "tests/terraform/test_platform_runs.py": 90,
     "tests/terraform/test_tenancy.py": 180,
     "tests/terraform/test_two_teams.py": 30,
 }
-"""Tests that need real processes for longer than about 20 s, each with its seconds on two cores.
+"""Tests that need real processes or the processor for long, each with its seconds on two cores.
 
 `make test` leaves them out, `make test-long` runs them, and CI runs one part of them.
 """
 
+IN_TURN: Mapping[str, int] = {
+    "tests/chaos/test_partitions.py"
+    "::test_the_others_serve_while_the_leader_or_a_follower_is_isolated": 25,
+    "tests/deploy/test_alerts.py::test_an_alert_fires_when_it_should": 20,
+    "tests/simulation/test_simulation.py::test_every_mutation_is_caught": 20,
+    "tests/unit/edge/test_large_bodies.py"
+    "::test_a_large_batch_is_what_a_small_one_is_and_holds_up_nobody": 15,
+    "tests/unit/spark_exports/lake/test_maintenance.py"
+    "::test_small_files_become_one_a_partition": 15,
+    "tests/unit/subscribe_forwarder/test_push_limiter.py"
+    "::test_an_outage_of_a_minute_ends_without_a_stampede": 15,
+    "tests/unit/subscribe_forwarder/test_push_limiter.py"
+    "::test_one_that_fails_a_share_of_its_requests_is_kept_busy": 10,
+}
+"""Tests that try one rule many times, each with the seconds of all of its cases on two cores.
+
+`make test` runs one of three cases, others at the next commit; all of them are long tests as well.
+"""
+
+ALL_LONG: Mapping[str, int] = {**LONG, **IN_TURN}
+
 
 def names_of(part: Part) -> list[str]:
-    """Return the names of LONG in this part; parts take about equally long."""
+    """Return the names of the long tests in this part; parts take about equally long."""
     shares: list[list[str]] = [[] for _ in range(part.count)]
     seconds = [0] * part.count
-    for name in sorted(LONG, key=lambda name: (-LONG[name], name)):
+    for name in sorted(ALL_LONG, key=lambda name: (-ALL_LONG[name], name)):
         least = seconds.index(min(seconds))
         shares[least].append(name)
-        seconds[least] += LONG[name]
+        seconds[least] += ALL_LONG[name]
     return shares[part.number - 1]

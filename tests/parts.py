@@ -19,6 +19,7 @@ LONG_TESTS = 5
 ABUSED_ROUTES = 2
 OPERATIONS = 3
 SEEDS = 3
+CASES = 3
 """Parts that `rotating` chooses from, of each list."""
 Item = TypeVar("Item")
 

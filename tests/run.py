@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests import cpu_times
-from tests.long_tests import ALONE, LONG, SHARES, Share, names_of
+from tests.long_tests import ALL_LONG, ALONE, SHARES, Share, names_of
 from tests.parts import LONG_TESTS, ROOT, part_of
 from tests.second_look import look_again
 
@@ -214,8 +214,8 @@ def main() -> int:
         names = names_of(part_of(options.long, LONG_TESTS))
     except ValueError as error:
         parser.error(str(error))
-    print(f"{len(names)} of {len(LONG)} long tests or files of tests, about", end=" ")
-    print(f"{sum(LONG[name] for name in names) // 60 + 1} minutes.", flush=True)
+    print(f"{len(names)} of {len(ALL_LONG)} long tests or files of tests, about", end=" ")
+    print(f"{sum(ALL_LONG[name] for name in names) // 60 + 1} minutes.", flush=True)
     return run(long_tests(options.long), options.pytest, options.second_look, options.times)
 
 

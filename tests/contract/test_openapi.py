@@ -83,7 +83,7 @@ def _short_stream(query: Any) -> Any:
 
 
 def _takes(seconds: Any, most: int) -> bool:
-    """Return whether a server would take so long, by the most that it may be asked for."""
+    """Return whether a server would wait for these seconds, of which it accepts `most`."""
     if isinstance(seconds, str) and seconds.isdecimal():
         seconds = int(seconds)
     return isinstance(seconds, int | float) and LONGEST_WAIT_S < seconds <= most

@@ -70,12 +70,20 @@ def test_every_alert_has_a_case() -> None:
     assert {rule["alert"] for rule in alerts()} == set(CASES)
 
 
-def test_alerts_fire_when_they_should_and_only_then(promtool: str, tmp_path: Path) -> None:
-    tests = [judged("well", Case({}), *TIMES, fires=frozenset())]
-    for alert, case in CASES.items():
-        tests.append(judged(alert, case, TIMES[-1], fires=case.beside | {alert}))
-    path = tmp_path / "rules_test.yaml"
-    document = {"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": tests}
+def test_no_alert_fires_while_all_is_well(promtool: str, tmp_path: Path) -> None:
+    judge(promtool, tmp_path, judged("well", Case({}), *TIMES, fires=frozenset()))
+
+
+@pytest.mark.parametrize("alert", CASES)
+def test_an_alert_fires_when_it_should(promtool: str, tmp_path: Path, alert: str) -> None:
+    """No other alert fires beside it but those that the case names."""
+    case = CASES[alert]
+    judge(promtool, tmp_path, judged(alert, case, TIMES[-1], fires=case.beside | {alert}))
+
+
+def judge(promtool: str, folder: Path, test: dict[str, Any]) -> None:
+    path = folder / "rules_test.yaml"
+    document = {"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": [test]}
     path.write_text(yaml.safe_dump(document), encoding="utf-8")
     run(promtool, "test", "rules", path)
 

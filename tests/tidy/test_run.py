@@ -8,35 +8,36 @@ from pathlib import Path
 import pytest
 
 import tests.run
-from tests.long_tests import ALONE, LONG, SHARES, names_of
-from tests.parts import ALL, LONG_TESTS, ROOT, Part
+from tests.conftest import due_cases
+from tests.long_tests import ALL_LONG, ALONE, IN_TURN, SHARES, names_of
+from tests.parts import ALL, CASES, LONG_TESTS, ROOT, Part
 from tests.run import Run, long_tests, run, short_tests, slowest
 
 
 def test_the_parts_are_all_long_tests_and_each_is_in_one() -> None:
     for count in (1, 2, LONG_TESTS, 40):
         names = [name for number in range(1, count + 1) for name in names_of(Part(number, count))]
-        assert sorted(names) == sorted(LONG)
-    assert sorted(names_of(ALL)) == sorted(LONG)
+        assert sorted(names) == sorted(ALL_LONG)
+    assert sorted(names_of(ALL)) == sorted(ALL_LONG)
 
 
 def test_parts_take_about_equally_long() -> None:
     parts = [names_of(Part(number, LONG_TESTS)) for number in range(1, LONG_TESTS + 1)]
-    times = [sum(LONG[name] for name in names) for names in parts]
-    assert max(times) - min(times) <= max(LONG.values())
+    times = [sum(ALL_LONG[name] for name in names) for names in parts]
+    assert max(times) - min(times) <= max(ALL_LONG.values())
 
 
 def test_every_name_is_of_a_test_that_exists() -> None:
     shared = [path for share in SHARES for path in share.paths]
-    for name in (*shared, *ALONE, *LONG):
+    for name in (*shared, *ALONE, *ALL_LONG):
         path, _, test = name.partition("::")
         assert (ROOT / path).exists(), name
         assert not test or f"def {test.partition('[')[0]}" in (ROOT / path).read_text(), name
 
 
 def test_no_name_is_within_another() -> None:
-    for name in LONG:
-        assert not [other for other in LONG if other != name and name.startswith(other)]
+    for name in ALL_LONG:
+        assert not [other for other in ALL_LONG if other != name and name.startswith(other)]
 
 
 def test_every_long_test_runs_in_one_of_the_parts() -> None:
@@ -45,10 +46,18 @@ def test_every_long_test_runs_in_one_of_the_parts() -> None:
     chosen = {
         argument for run in runs for argument in run.arguments if argument.startswith("tests/")
     }
-    assert chosen == {name.partition("[")[0] for name in LONG}
+    assert chosen == {name.partition("[")[0] for name in ALL_LONG}
     stages = long_tests("all")
     whole = {argument for stage in stages for run in stage for argument in run.arguments}
     assert chosen <= whole
+
+
+def test_each_case_in_turn_runs_at_one_of_as_many_commits_as_there_are_turns() -> None:
+    cases = [f"{test}[{number}]" for test in IN_TURN for number in range(7)]
+    names = ["tests/unit/test_reads.py::test_it", *cases]
+    turns = [due_cases(names, Part(number, CASES)) for number in range(1, CASES + 1)]
+    assert sorted(case for turn in turns for case in turn) == sorted(cases)
+    assert [len(turn) for turn in turns] == [3 * len(IN_TURN)] + [2 * len(IN_TURN)] * 2
 
 
 def test_the_short_ones_leave_out_what_is_long() -> None:
