@@ -20,7 +20,7 @@ from metadata.models import Base, ChangeCounterRow, DatabaseSchemaRow
 from metadata.postgres.embedded import EmbeddedPostgres
 from metadata.settings import DatabaseSettings
 from tests.e2e.installation import Installation
-from tests.long_tests import ALL_LONG, ALONE, IN_TURN, LONG, names_of
+from tests.long_tests import ALONE, IN_TURN, LONG, name_of, names_of
 from tests.parts import CASES, LONG_TESTS, Part, of_this_turn, part_of
 
 # An example has no deadline: beside other tests, any example may wait for a processor.
@@ -75,16 +75,17 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    chosen = tuple(names_of(part_of(config.getoption("--part"), LONG_TESTS)))
+    chosen = set(names_of(part_of(config.getoption("--part"), LONG_TESTS)))
     short = NOT_LONG in config.option.markexpr
     due = due_cases([item.nodeid for item in items], of_this_turn(CASES)) if short else set()
     kept, left = [], []
     for item in items:
         if item.nodeid.startswith(ALONE):
             item.add_marker(pytest.mark.alone)
-        if item.nodeid.startswith(tuple(ALL_LONG)) and item.nodeid not in due:
+        name = name_of(item.nodeid)
+        if name is not None and item.nodeid not in due:
             item.add_marker(pytest.mark.long)
-            (kept if item.nodeid.startswith(chosen) else left).append(item)
+            (kept if name in chosen else left).append(item)
         else:
             kept.append(item)
     if left:
@@ -97,7 +98,7 @@ def due_cases(names: Sequence[str], turn: Part) -> set[str]:
     return {
         case
         for test in IN_TURN
-        for case in turn.choose([name for name in names if name.startswith(test)])
+        for case in turn.choose([name for name in names if name_of(name) == test])
     }
 
 

@@ -31,7 +31,16 @@ CLIENTS = ("tests/unit/sdk", "tests/unit/spark_exports", "tests/unit/subscribe_f
 FIXTURE = "tests/e2e/fixture"
 SHARES = (
     Share("core", ("tests/simulation", "tests/tidy", "tests/unit"), niceness=5, without=CLIENTS),
+    Share("clients", CLIENTS, niceness=5),
     Share("installations", ("tests/e2e",), without=(FIXTURE,)),
+    Share(
+        "rows",
+        (
+            *("tests/integration/metadata", "tests/integration/outbox"),
+            *("tests/integration/quotas", "tests/integration/scheduler"),
+            *("tests/integration/spark", "tests/integration/subscribe_forwarder"),
+        ),
+    ),
     Share(
         "outside",
         (
@@ -40,22 +49,19 @@ SHARES = (
         ),
     ),
     Share(
-        "postgres",
-        (
-            *("tests/integration/balancers", "tests/integration/dead_letters"),
-            *("tests/integration/exports", "tests/integration/jobs", "tests/integration/lake"),
-            *("tests/integration/locks", "tests/integration/metadata", "tests/integration/outbox"),
-            *("tests/integration/quotas", "tests/integration/scheduler"),
-            *("tests/integration/spark", "tests/integration/subscribe_forwarder"),
-        ),
-    ),
-    Share("clients", CLIENTS, niceness=5),
-    Share("faults", ("tests/chaos", "tests/deploy", "tests/golden")),
-    Share(
         "stores",
         (
             *("tests/integration/publish_forwarder", "tests/integration/store_nodes"),
             *("tests/integration/placement", FIXTURE),
+        ),
+    ),
+    Share("faults", ("tests/chaos", "tests/deploy", "tests/golden")),
+    Share(
+        "books",
+        (
+            *("tests/integration/balancers", "tests/integration/dead_letters"),
+            *("tests/integration/exports", "tests/integration/jobs", "tests/integration/lake"),
+            "tests/integration/locks",
         ),
     ),
 )
@@ -125,6 +131,7 @@ LONG: Mapping[str, int] = {
     "tests/contract/test_openapi_limits.py": 120,
     "tests/deploy/test_units_run.py": 40,
     "tests/e2e/test_backup_of_up.py": 60,
+    "tests/e2e/test_bad_input.py::test_connections_that_say_nothing_are_closed": 20,
     "tests/e2e/test_export_cluster.py": 120,
     "tests/e2e/test_exports.py": 300,
     "tests/e2e/test_guides.py::test_the_blocks_of_a_guide_run[command-line]": 60,
@@ -135,10 +142,14 @@ LONG: Mapping[str, int] = {
     "tests/e2e/test_guides.py::test_the_blocks_of_a_guide_run[tutorial]": 100,
     "tests/e2e/test_guides.py::test_the_blocks_of_a_guide_with_exports_run": 300,
     "tests/e2e/test_guides.py::test_the_lake_of_the_readme_has_what_was_consumed": 60,
+    "tests/e2e/test_limits.py::test_expire_oldest_takes_what_comes_and_counts_what_goes": 30,
     "tests/e2e/test_load_balancers.py": 120,
     "tests/e2e/test_oauth.py::test_tokens_and_the_operator_outlive_a_restart": 30,
     "tests/e2e/test_operations_docs.py": 240,
     "tests/e2e/test_restore_docs.py": 100,
+    "tests/e2e/test_telemetry.py"
+    "::test_a_message_is_one_trace_from_its_publisher_to_a_webhook_and_linked_from_its_pull": 25,
+    "tests/e2e/test_tenancy.py::test_webhooks_of_a_suspended_tenant_wait": 30,
     "tests/e2e/test_tenancy_crashes.py": 90,
     "tests/e2e/test_up.py::test_a_dead_child_is_started_again": 30,
     "tests/e2e/test_up.py::test_ctrl_c_leaves_nothing_and_a_second_start_finds_the_messages": 60,
@@ -149,6 +160,8 @@ LONG: Mapping[str, int] = {
     "tests/integration/exports/driver/test_driver_process.py": 180,
     "tests/integration/lake/test_crashes.py"
     "::test_who_dies_at_any_step_is_followed_by_one_who_ends_it[maintain]": 20,
+    "tests/integration/metadata/test_row_security.py"
+    "::test_two_databases_of_a_cluster_may_make_the_roles_at_once": 10,
     "tests/integration/metadata/test_worked_example.py"
     "::test_a_generated_copy_has_the_field_of_the_example": 20,
     "tests/integration/spark/test_packaged_java.py": 40,
@@ -207,9 +220,19 @@ IN_TURN: Mapping[str, int] = {
     "tests/chaos/test_partitions.py"
     "::test_the_others_serve_while_the_leader_or_a_follower_is_isolated": 25,
     "tests/deploy/test_alerts.py::test_an_alert_fires_when_it_should": 20,
+    "tests/e2e/test_guides.py::test_the_blocks_of_a_guide_run": 60,
+    "tests/integration/lake/test_crashes.py"
+    "::test_who_dies_at_any_step_is_followed_by_one_who_ends_it": 15,
+    "tests/integration/metadata/test_embedded.py": 40,
+    "tests/integration/placement/test_placement.py"
+    "::test_a_mover_killed_at_any_step_is_followed_by_another": 40,
+    "tests/simulation/test_scenarios.py::test_row_9_nats_7549_bit_errors_on_a_minority": 10,
     "tests/simulation/test_simulation.py::test_every_mutation_is_caught": 20,
+    "tests/simulation/test_store.py::test_a_run": 10,
+    "tests/terraform/test_modules.py::test_each_is_valid_and_passes_its_tests": 20,
     "tests/unit/edge/test_large_bodies.py"
     "::test_a_large_batch_is_what_a_small_one_is_and_holds_up_nobody": 15,
+    "tests/unit/scheduler/test_balancing.py::test_any_fleet_comes_to_rest": 10,
     "tests/unit/spark_exports/lake/test_maintenance.py"
     "::test_small_files_become_one_a_partition": 15,
     "tests/unit/subscribe_forwarder/test_push_limiter.py"
@@ -220,17 +243,28 @@ IN_TURN: Mapping[str, int] = {
 """Tests that try one rule many times, each with the seconds of all of its cases on two cores.
 
 `make test` runs one of three cases, others at the next commit; all of them are long tests as well.
+A case that LONG names has no turn.
 """
 
 ALL_LONG: Mapping[str, int] = {**LONG, **IN_TURN}
 
 
+def name_of(test: str) -> str | None:
+    """Return the name that a test is listed under as a long one; the longest, where two are."""
+    return max((name for name in ALL_LONG if test.startswith(name)), key=len, default=None)
+
+
 def names_of(part: Part) -> list[str]:
-    """Return the names of the long tests in this part; parts take about equally long."""
+    """Return the names of the long tests in this part.
+
+    Parts take about equally long, and so do those of their tests that run alone.
+    """
     shares: list[list[str]] = [[] for _ in range(part.count)]
-    seconds = [0] * part.count
-    for name in sorted(ALL_LONG, key=lambda name: (-ALL_LONG[name], name)):
-        least = seconds.index(min(seconds))
-        shares[least].append(name)
-        seconds[least] += ALL_LONG[name]
+    for alone in (True, False):
+        seconds = [0] * part.count
+        names = [name for name in ALL_LONG if name.startswith(ALONE) is alone]
+        for name in sorted(names, key=lambda name: (-ALL_LONG[name], name)):
+            least = seconds.index(min(seconds))
+            shares[least].append(name)
+            seconds[least] += ALL_LONG[name]
     return shares[part.number - 1]

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 MUTANTS = 16
 LONG_TESTS = 5
 ABUSED_ROUTES = 2
-OPERATIONS = 3
+OPERATIONS = 6
 SEEDS = 3
 CASES = 3
 """Parts that `rotating` chooses from, of each list."""

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,7 +29,7 @@ PYTEST = (sys.executable, "-m", "pytest", "-q", "--durations=10")
 REPORTS = ROOT / "build/tests"
 MINUTES = 16
 """Minutes that `make test` takes on two cores."""
-AT_ONCE = 4
+AT_ONCE = 5
 """Runs of a stage at a time; with more, waits of tests end too early on two cores."""
 SLOWEST = 10
 SAY_EVERY_S = 60.0
@@ -37,11 +37,15 @@ NOTHING_COLLECTED = 5
 
 
 class Run(NamedTuple):
-    """One process of pytest; a higher niceness leaves the processors to the others."""
+    """One process of pytest; a higher niceness leaves the processors to the others.
+
+    Beside one that is to be `alone`, only those run that leave it the processors.
+    """
 
     name: str
     arguments: tuple[str, ...]
     niceness: int = 0
+    alone: bool = False
 
     @property
     def report(self) -> Path:
@@ -78,8 +82,8 @@ Stage = Sequence[Run]
 
 def short_tests() -> Sequence[Stage]:
     """Return the stages of `make test`."""
-    alone = Run("alone", (*ALONE, "-m", "not long"))
-    return [[_run_of(share) for share in SHARES], [alone]]
+    alone = Run("alone", (*ALONE, "-m", "not long"), alone=True)
+    return [[alone, *(_run_of(share) for share in SHARES)]]
 
 
 def _run_of(share: Share) -> Run:
@@ -97,8 +101,8 @@ def long_tests(part: str) -> Sequence[Stage]:
     alone = [name for name in names if name.startswith(ALONE)]
     beside = [name for name in names if name not in alone]
     stages = []
-    both_cores = ("-n", "2", "--dist", "loadfile")
-    for name, these, how in (("long", beside, both_cores), ("long-alone", alone, ())):
+    at_once = ("-n", "3", "--dist", "loadfile")
+    for name, these, how in (("long", beside, at_once), ("long-alone", alone, ())):
         if these:
             # pytest takes a name that ends within the parameters of a test as that of the test.
             tests = dict.fromkeys(name.partition("[")[0] for name in these)
@@ -153,7 +157,7 @@ def _failed_of(stage: Stage, arguments: Sequence[str], times: bool) -> list[Run]
     failed = []
     try:
         while waiting or at_work:
-            while waiting and len(at_work) < AT_ONCE:
+            while waiting and _may_start(waiting[0], at_work):
                 one = waiting.pop(0)
                 at_work[one] = one.start(arguments, times)
             time.sleep(0.2)
@@ -174,6 +178,16 @@ def _failed_of(stage: Stage, arguments: Sequence[str], times: bool) -> list[Run]
             process.terminate()
             process.wait()
     return failed
+
+
+def _may_start(one: Run, at_work: Collection[Run]) -> bool:
+    """Return whether there is room beside those at work; none is beside one that is to be alone,
+    but for those that leave it the processors."""
+    if len(at_work) >= AT_ONCE:
+        return False
+    if one.alone:
+        return all(other.niceness for other in at_work)
+    return bool(one.niceness) or not any(other.alone for other in at_work)
 
 
 def _percent(one: Run) -> str:

@@ -2,7 +2,7 @@
 
 Half of the paths name the topic and subscription that exist, so that handlers get past their 404.
 Some sixty requests try the limits of an operation's schemas, one by one. They are the most work of
-all tests, so a run of this file asks them of one operation in three, of others at each commit;
+all tests, so a run of this file asks them of one operation in six, of others at each commit;
 test_openapi_limits.py, a long test, and `make contract-test` ask them of all.
 """
 

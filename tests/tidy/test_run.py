@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 import tests.run
 from tests.conftest import due_cases
-from tests.long_tests import ALL_LONG, ALONE, IN_TURN, SHARES, names_of
+from tests.long_tests import ALL_LONG, ALONE, IN_TURN, LONG, SHARES, name_of, names_of
 from tests.parts import ALL, CASES, LONG_TESTS, ROOT, Part
-from tests.run import Run, long_tests, run, short_tests, slowest
+from tests.run import AT_ONCE, Run, _may_start, long_tests, run, short_tests, slowest
 
 
 def test_the_parts_are_all_long_tests_and_each_is_in_one() -> None:
@@ -25,6 +26,8 @@ def test_parts_take_about_equally_long() -> None:
     parts = [names_of(Part(number, LONG_TESTS)) for number in range(1, LONG_TESTS + 1)]
     times = [sum(ALL_LONG[name] for name in names) for names in parts]
     assert max(times) - min(times) <= max(ALL_LONG.values())
+    alone = [sum(ALL_LONG[name] for name in names if name.startswith(ALONE)) for names in parts]
+    assert max(alone) - min(alone) <= max(ALL_LONG.values())
 
 
 def test_every_name_is_of_a_test_that_exists() -> None:
@@ -35,9 +38,17 @@ def test_every_name_is_of_a_test_that_exists() -> None:
         assert not test or f"def {test.partition('[')[0]}" in (ROOT / path).read_text(), name
 
 
-def test_no_name_is_within_another() -> None:
-    for name in ALL_LONG:
-        assert not [other for other in ALL_LONG if other != name and name.startswith(other)]
+@pytest.mark.parametrize("names", [LONG, IN_TURN])
+def test_no_name_is_within_another(names: Mapping[str, int]) -> None:
+    for name in names:
+        assert not [other for other in names if other != name and name.startswith(other)]
+
+
+def test_a_case_that_is_long_has_no_turn() -> None:
+    guide = "tests/e2e/test_guides.py::test_the_blocks_of_a_guide_run"
+    long, other = f"{guide}[tutorial]", f"{guide}[filters]"
+    assert (name_of(long), name_of(other)) == (f"{guide}[tutorial]", guide)
+    assert due_cases([long, other], ALL) == {other}
 
 
 def test_every_long_test_runs_in_one_of_the_parts() -> None:
@@ -77,6 +88,17 @@ def test_how_long_it_takes_is_said_at_the_start_and_in_the_help(
     (told,) = [line for line in text.splitlines() if line.startswith("test: ")]
     written = {10: "ten", 20: "twenty", 30: "thirty", 40: "forty"}.get(minutes, str(minutes))
     assert f"in {written} minutes" in told
+
+
+def test_beside_a_run_that_is_to_be_alone_only_those_run_that_leave_it_the_processors() -> None:
+    alone, nice, other = Run("a", (), alone=True), Run("n", (), niceness=5), Run("o", ())
+    assert _may_start(alone, [])
+    assert _may_start(alone, [nice])
+    assert not _may_start(alone, [nice, other])
+    assert _may_start(nice, [alone])
+    assert not _may_start(other, [alone, nice])
+    assert _may_start(other, [nice])
+    assert not _may_start(nice, [nice] * AT_ONCE)
 
 
 def test_each_file_of_tests_is_in_one_share() -> None:
