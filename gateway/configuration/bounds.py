@@ -226,10 +226,16 @@ AREAS = (
             _shared("replays", "memory, the store", replay.MAX_REPLAYS, "503 `too-many-replays`"),
             Bound(
                 "replay_answers",
-                "memory: whole answers of replays, read and not written",
+                "memory: answers of replays and parts of streams, read and not written",
                 replay.MAX_ANSWERS,
                 "none: tenants take turns",
                 HALF,
+            ),
+            _shared(
+                "replay_bytes",
+                "memory: messages fetched for streams whose clients have not taken those before",
+                replay.KEPT_BYTES,
+                "none: they are fetched again",
             ),
             _shared("previews", "the event loop", preview.MAX_PREVIEWS, "503 `too-many-replays`"),
             _set(

@@ -37,7 +37,7 @@ from subscribe_forwarder.api.replay_query import (
 )
 from subscribe_forwarder.delivery.reading import arrow
 from subscribe_forwarder.delivery.reading.arrow import ArrowEncoder
-from subscribe_forwarder.delivery.reading.parts import Parts, Picked
+from subscribe_forwarder.delivery.reading.parts import Part, Picked
 from subscribe_forwarder.delivery.reading.render import PartitionRenderer
 from subscribe_forwarder.delivery.reading.replay import Found, LaneReplay, Replays, Run, Truncated
 from subscribe_forwarder.delivery.reading.time_slices import TimeSlices
@@ -86,7 +86,7 @@ class _Lines:
 
 
 class _Taker:
-    """Takes what a request wants of the runs that come; `full` once that is all."""
+    """Takes what a request wants of the runs that come; `done` once that is all."""
 
     def __init__(
         self,
@@ -107,7 +107,12 @@ class _Taker:
         self._taken = 0
         self.next_offset = start
         self.examined = 0
-        self.full = False
+        self.cut = False
+        """Whether wanted messages of the last run are left."""
+
+    @property
+    def done(self) -> bool:
+        return not self._left
 
     def parts(self, found: Found) -> Iterator[Run]:
         """Yield the runs to take in one go each: the author of an expression determines its
@@ -130,19 +135,19 @@ class _Taker:
         await evaluator.prepare(self._tenant_id, pieces, [Piece(run.batch, run.low, run.low + 1)])
         await turns.begin()
 
-    def take(self, run: Run) -> Picked:
-        """Return the wanted messages of a run, as far as the limits go."""
+    def take(self, run: Run, most: int | None = None) -> Picked:
+        """Return the wanted messages of a run, at most `most`, as far as the limits go."""
         indices: Sequence[int] = range(run.low, run.high)
         if self._filter is not None:
             indices = self._filter.matches(run.batch, indices)
-        fit = min(len(indices), self._left)
+        fit = min(len(indices), self._left if most is None else min(self._left, most))
         if self._counts_bytes:
             fit = self._fit_bytes(run, indices[:fit])
         self.examined += run.high - run.low
         self._taken += fit
         self._left -= fit
-        self.full = fit < len(indices) or not self._left
-        at = run.batch.base + indices[fit] if fit < len(indices) else run.next_offset
+        self.cut = fit < len(indices)
+        at = run.batch.base + indices[fit] if self.cut else run.next_offset
         self.next_offset = at
         return Picked(run.batch, indices[:fit])
 
@@ -198,7 +203,7 @@ class ReplayRoutes:
         self, send: Send, form: bytes | None, topic: Topic, number: int, request: ReplayRequest
     ) -> None:
         replays = self._places()
-        lane, turns = LaneReplay(replays, topic, number, request.lane), replays.turns
+        lane = LaneReplay(replays, topic, number, request.lane)
         start = await self._start(lane, topic, number, request)
         renderer = PartitionRenderer(topic.uid, number, lane=request.lane)
         judged_by = topic.tenant_id, self._forwarder.evaluator
@@ -211,7 +216,8 @@ class ReplayRoutes:
             else:
                 encoder = await _encoder(form, renderer, number)
                 taker = _Taker(request, start, *judged_by, counts_bytes=False)
-                await _Stream(send, form, encoder, turns).run(lane, request, start, taker)
+                stream = _Stream(send, form, encoder, replays, topic.tenant_id)
+                await stream.run(lane, request, taker)
         except Truncated as error:
             raise _truncated(start, error.first) from error
 
@@ -278,7 +284,8 @@ class _WholeAnswer:
 
     @property
     def _enough(self) -> bool:
-        return self._taker.full or self._taker.examined >= MAX_EXAMINED
+        taker = self._taker
+        return taker.cut or taker.done or taker.examined >= MAX_EXAMINED
 
     async def _add_messages(self, end: int | None) -> None:
         """Add the messages that are there, as far as the limits go."""
@@ -307,53 +314,75 @@ class _WholeAnswer:
 
 
 class _Stream:
-    """One answer in parts. Once it has begun, only a broken connection says it is not whole."""
+    """One answer in parts. Once it has begun, only a broken connection says it is not whole.
 
-    def __init__(self, send: Send, form: bytes, encoder: Encoder, turns: TimeSlices) -> None:
+    A client that takes nothing makes it hold one part, which counts as unsent, and of the messages
+    that come after it what all streams may keep together.
+    """
+
+    def __init__(
+        self, send: Send, form: bytes, encoder: Encoder, replays: Replays, tenant_id: bytes
+    ) -> None:
         self._send = send
         self._form = form
         self._encoder = encoder
-        self._turns = turns
+        self._replays = replays
+        self._tenant_id = tenant_id
         self._began = False
 
-    async def run(
-        self, lane: LaneReplay, request: ReplayRequest, start: int, taker: _Taker
-    ) -> None:
-        async with aclosing(lane.reads(start, request.wait_s, request.end_offset)) as reads:
-            async for found in reads:
-                await self._send_found(found, taker)
-                if taker.full:
-                    break
+    async def run(self, lane: LaneReplay, request: ReplayRequest, taker: _Taker) -> None:
+        alone, end = False, request.end_offset
+        while not (alone or taker.done or (end is not None and taker.next_offset >= end)):
+            if not await lane.reaches(taker.next_offset, request.wait_s):
+                break
+            alone = await self._send_fetched(lane, end, taker)
         await self._write(self._encoder.end, last=True)
 
-    async def _send_found(self, found: Found, taker: _Taker) -> None:
-        """Send the wanted messages of `found`, over several turns of the event loop."""
-        parts = Parts()
-        await self._turns.begin()
-        for run in taker.parts(found):
-            await taker.ready(run, self._turns)
-            for part in parts.add(taker.take(run)):
-                await self._send_part(part)
-                await self._turns.begin()
-            if taker.full:
-                break
-            if self._turns.over:
-                await self._turns.renew()
-        await self._send_part(parts.rest())
+    async def _send_fetched(self, lane: LaneReplay, end: int | None, taker: _Taker) -> bool:
+        """Fetch once, and send what is wanted of it in parts; return whether it was a kept offset.
 
-    async def _send_part(self, part: list[Picked]) -> None:
-        """Ends the turn."""
-        encoded = self._encoder.part(part) if part else b""
-        self._turns.end()
-        if encoded:
-            await self._write(encoded)
+        Messages that may not be kept while a part is taken are fetched again.
+        """
+        permits, kept = self._replays.answers, self._replays.kept
+        async with permits.permit(self._tenant_id):
+            alone, found = await lane.read(taker.next_offset, end)
+            part = await self._next_part(found, taker)
+        if found and not taker.done:
+            with kept.held_by(self._tenant_id, found.left_bytes) as refused:
+                while refused is None and found and not taker.done:
+                    await self._write(part)
+                    async with permits.permit(self._tenant_id):
+                        part = await self._next_part(found, taker)
+        del found
+        await self._write(part)
+        return alone
+
+    async def _next_part(self, found: Found, taker: _Taker) -> bytes | memoryview:
+        """Encode the next messages of `found`, over several turns of the event loop; empty where
+        none is wanted.
+        """
+        part, turns = Part(), self._replays.turns
+        await turns.begin()
+        for run in taker.parts(found):
+            await taker.ready(run, turns)
+            part.add(taker.take(run, part.room(run.batch)))
+            found.low = taker.next_offset
+            if taker.cut or taker.done:
+                break
+            if turns.over:
+                await turns.renew()
+        encoded = self._encoder.part(part.picked) if part.picked else b""
+        turns.end()
+        return encoded
 
     async def _write(self, part: bytes | memoryview, *, last: bool = False) -> None:
+        if not part and not last:
+            return
         if not self._began:
             headers = [(b"content-type", self._form), *_NO_STORE]
             await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-            part = b"".join((self._encoder.head, part))
             self._began = True
+            await self._write(self._encoder.head)
         async with asyncio.timeout(SEND_TIMEOUT_S):
             await self._send({"type": "http.response.body", "body": part, "more_body": not last})
 

@@ -655,6 +655,54 @@ MUTANTS: tuple[Mutant, ...] = (
         breaks="P19",
     ),
     Mutant(
+        "a stream keeps the rest of a fetch, whatever others keep",
+        (
+            Edit(
+                "subscribe_forwarder/api/replay.py",
+                "while refused is None and found and not taker.done:",
+                "while found and not taker.done:",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_replay.py"
+        "::test_streams_that_nobody_reads_hold_the_part_that_is_to_be_taken",
+        breaks="P19",
+    ),
+    Mutant(
+        "a stream keeps what it fetched while its client takes the last part",
+        (Edit("subscribe_forwarder/api/replay.py", "        del found\n", ""),),
+        killed_by="tests/unit/subscribe_forwarder/test_replay.py"
+        "::test_streams_that_nobody_reads_hold_the_part_that_is_to_be_taken",
+        breaks="P19",
+    ),
+    Mutant(
+        "the streams of a tenant keep as much as all together may",
+        (
+            Edit(
+                "subscribe_forwarder/delivery/reading/replay.py",
+                'Shares(KEPT_BYTES, name="replay_bytes")',
+                'Shares(KEPT_BYTES, 1, name="replay_bytes")',
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_replay.py"
+        "::test_streams_that_nobody_reads_keep_no_more_than_all_may",
+        breaks="P19",
+    ),
+    Mutant(
+        "a stream waits for its client with a permit that others need",
+        (
+            Edit(
+                "subscribe_forwarder/api/replay.py",
+                "        del found\n        await self._write(part)\n",
+                "        del found\n        async with permits.permit(self._tenant_id):\n"
+                "            await self._write(part)\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_replay.py"
+        "::test_a_stream_that_nobody_reads_holds_up_no_other",
+        fails_with="TimeoutError",
+        breaks="P19",
+    ),
+    Mutant(
         "a whole answer is joined from its messages",
         (
             Edit(

@@ -1,8 +1,8 @@
-"""Messages that are sent together: small batches joined, large ones cut."""
+"""The parts of a stream: messages sent together, small batches joined, large ones cut."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from store_nodes.record_batch import Message
@@ -29,33 +29,27 @@ class Picked(NamedTuple):
         return [all_[index] for index in self.indices]
 
 
-class Parts:
-    """Gathers what was picked; a part has at most `PART_MESSAGES`, and one message at least."""
+class Part:
+    """Gathers messages that are sent together: at most `PART_MESSAGES`, about `PART_BYTES`, and
+    one message at least.
+    """
+
+    __slots__ = ("_left", "_left_bytes", "picked")
 
     def __init__(self, most: int | None = None, most_bytes: float = PART_BYTES) -> None:
-        self._most = most or PART_MESSAGES
-        self._most_bytes = most_bytes
-        self._gathered: list[Picked] = []
-        self._count = 0
-        self._bytes = 0.0
+        self._left = most or PART_MESSAGES
+        self._left_bytes = most_bytes
+        self.picked: list[Picked] = []
 
-    def add(self, picked: Picked) -> Iterator[list[Picked]]:
-        """Yield the parts that this message fills."""
+    def room(self, batch: Batch) -> int:
+        """Return how many messages of the batch fit."""
+        fit = max(0, min(self._left, int(self._left_bytes / max(1.0, batch.mean_bytes))))
+        return fit if self.picked else max(1, fit)
+
+    def add(self, picked: Picked) -> None:
+        """Add messages for which there is room, in the order in which they are to be sent."""
         batch, indices = picked
-        mean_bytes = max(1.0, batch.mean_bytes)
-        while indices:
-            room = min(self._most - self._count, int((self._most_bytes - self._bytes) / mean_bytes))
-            taken = indices[: max(room, 0 if self._gathered else 1)]
-            if taken:
-                self._gathered.append(Picked(batch, taken))
-                self._count += len(taken)
-                self._bytes += mean_bytes * len(taken)
-                indices = indices[len(taken) :]
-            if indices or self._count >= self._most:
-                yield self.rest()
-
-    def rest(self) -> list[Picked]:
-        """Return the messages since the last part, in the order in which they were added."""
-        gathered, self._gathered = self._gathered, []
-        self._count, self._bytes = 0, 0.0
-        return gathered
+        if indices:
+            self.picked.append(picked)
+            self._left -= len(indices)
+            self._left_bytes -= max(1.0, batch.mean_bytes) * len(indices)

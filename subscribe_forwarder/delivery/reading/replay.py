@@ -1,14 +1,16 @@
 """Reads stored messages without a subscription: no ack state, no ownership, no cache.
 
-Deliveries have priority: all replays of the process share a few fetches at a time, each with a
-bounded size, and a replay beyond the limit is refused. Time slices (time_slices.py) divide the work
-on fetched messages.
+Deliveries have priority: all replays of the process share a few permits to fetch messages and to
+encode them, each fetch has a bounded size, and a replay beyond the limit is refused. Time slices
+(time_slices.py) divide the work on fetched messages. A replay that waits, for messages or for its
+client, has no permit, and keeps fetched messages only within `KEPT_BYTES`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -25,12 +27,14 @@ from subscribe_forwarder.delivery.reading.time_slices import TimeSlices
 
 MAX_REPLAYS = 64
 """The limit of replays at a time in one process, those that wait for new messages included."""
-MAX_FETCHES = 4
 MAX_ANSWERS = 4
-"""Whole answers that are put together at a time, half of them for one tenant; the others hold
-nothing that was fetched. Each has 8 MiB of messages, a third more in Base64: sixty clients of one
-tenant that asked for such answers took 480 MiB. Once it is written, an answer counts as unsent.
+"""Whole answers, and parts of streams, that are put together at a time, half of them for one
+tenant. An answer has 8 MiB of messages, a third more in Base64: sixty clients of one tenant that
+asked for such answers took 480 MiB. Once it is written, it counts as unsent.
 """
+KEPT_BYTES = 64 * 1024 * 1024
+"""Bytes of fetched messages that streams may keep while their clients take the part before; half
+of them for one tenant. A stream that may not keep the rest of a fetch fetches it again."""
 FETCH_BYTES = 1024 * 1024
 BEHIND_S = 3.0
 """Seconds for which a replica may lack messages that another has answered for."""
@@ -52,31 +56,44 @@ class Run(NamedTuple):
 
 
 class Found:
-    """The result of one fetch for the offsets `low` … `high` − 1, as runs.
+    """The result of one fetch for the offsets `low` … `high` − 1, as runs that are used up once.
 
     A batch is opened when it is reached, because that looks at all its bytes: raises BadBatch.
     """
 
-    __slots__ = ("_entries", "_generation", "_number", "high", "low")
+    __slots__ = ("_batch", "_entries", "_generation", "_number", "high", "low")
 
     def __init__(
         self, entries: Sequence[Entry], generation: int, number: int, low: int, high: int
     ) -> None:
-        self._entries = entries
+        self._entries = deque(entries)
+        self._batch: Batch | None = None
         self._generation = generation
         self._number = number
         self.low = low
+        """The first offset that is left; set it to stop within a run."""
         self.high = high
 
     def __bool__(self) -> bool:
         return self.low < self.high
 
     def __iter__(self) -> Iterator[Run]:
-        for entry in self._entries:
-            batch = Batch(entry, self._generation, self._number)
+        while True:
+            batch = self._batch
+            if batch is None or batch.end <= self.low:
+                if not self._entries:
+                    return
+                batch = self._batch = Batch(self._entries.popleft(), self._generation, self._number)
             low, high = max(self.low, batch.base), min(self.high, batch.end)
             if low < high:
                 yield Run(batch, low - batch.base, high - batch.base)
+            self.low = batch.end
+
+    @property
+    def left_bytes(self) -> int:
+        """The memory that is held by what is left, estimated."""
+        left_bytes = sum(len(entry.batch) for entry in self._entries)
+        return left_bytes if self._batch is None else left_bytes + self._batch.cost_bytes
 
 
 class Truncated(Exception):
@@ -101,9 +118,9 @@ class Replays:
         self.store = store
         self.catalog = catalog
         self.clock = clock
-        self.fetching = asyncio.Semaphore(MAX_FETCHES)
         # All that have a place may wait: this bound is never reached, or crowded.
         self.answers = FairSemaphore(Shares(MAX_ANSWERS), Shares(2 * MAX_REPLAYS, 1))
+        self.kept = Shares(KEPT_BYTES, name="replay_bytes")
         self.turns = TimeSlices(late_s, clock=clock)
         self.places = Shares(MAX_REPLAYS, name="replays")
 
@@ -160,7 +177,7 @@ class LaneReplay:
         Truncated below the first offset; of a kept offset there, its message alone.
         """
         while (end is None or offset < end) and await self.reaches(offset, wait_s):
-            alone, found = await self._read_there(offset, end)
+            alone, found = await self.read(offset, end)
             yield found
             if alone:
                 return
@@ -181,8 +198,9 @@ class LaneReplay:
             look_s = min(LAST_LOOK_S, 2 * look_s)
         return True
 
-    async def _read_there(self, offset: int, end: int | None) -> tuple[bool, Found]:
-        """Return what `_read` does, and at least one message: a replica may be behind."""
+    async def read(self, offset: int, end: int | None) -> tuple[bool, Found]:
+        """Fetch once, after `reaches`: return whether `offset` is a kept one below the first, and
+        the messages from it on, at least one: a replica may be behind."""
         behind_s, look_s = self._replays.clock() + BEHIND_S, FIRST_LOOK_S
         while True:
             alone, found = await self._read(offset, end)
@@ -194,7 +212,7 @@ class LaneReplay:
             look_s = min(LAST_LOOK_S, 2 * look_s)
 
     async def _read(self, offset: int, end: int | None) -> tuple[bool, Found]:
-        """Fetch once: return whether it was a kept offset, and the messages from `offset` on."""
+        """Return what `read` does, or no message where the replica that answers is behind."""
         generation = holder(self._topic, self._number, self._lane, offset)
         try:
             fetched = await self._fetch(generation.group, offset)
@@ -215,10 +233,9 @@ class LaneReplay:
 
     async def _fetch(self, group: int, offset: int) -> FetchedEntries:
         queue = queue_of(self._topic, holder(self._topic, self._number, self._lane, offset))
-        async with self._replays.fetching:
-            return await self._replays.store.fetch(
-                group, queue, offset, FETCH_BYTES, min_end=offset + 1
-            )
+        return await self._replays.store.fetch(
+            group, queue, offset, FETCH_BYTES, min_end=offset + 1
+        )
 
     async def _first_after(self, at_least: int) -> int:
         return max(at_least, (await self.look()).first)

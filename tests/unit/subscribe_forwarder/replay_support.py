@@ -38,6 +38,9 @@ class Site:
         self.parts: list[bytes] = []
         self.on_part: Callable[[], None] = lambda: None
 
+    async def take(self, body: bytes) -> None:
+        """Return once the client has taken a part of an answer: at once."""
+
     def move(self) -> None:
         """The partition goes on in another queue."""
         sealed_at = self.store.seal()
@@ -74,6 +77,7 @@ class Site:
                 answer.status, answer.headers = message["status"], dict(message["headers"])
             else:
                 self.on_part()
+                await self.take(message["body"])
                 answer.body += message["body"]
                 self.parts.append(bytes(message["body"]))
 

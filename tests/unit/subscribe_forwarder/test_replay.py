@@ -21,11 +21,12 @@ from store_nodes.errors import Unavailable
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
 from subscribe_forwarder.api.replay import ARROW, NDJSON, ReplayRoutes
-from subscribe_forwarder.delivery.reading import replay
+from subscribe_forwarder.delivery.reading import parts, replay
 from subscribe_forwarder.delivery.selection.worker_evaluator import WorkerEvaluator
 from tests.loop_cpu import MAX_CALLBACK_MS, measured
 from tests.unit.subscribe_forwarder.replay_support import Site
 from tests.unit.subscribe_forwarder.subscribe_support import (
+    TENANT,
     TOPIC_UID,
     Answer,
     FakeQueue,
@@ -126,6 +127,102 @@ async def test_an_answer_is_in_memory_once(site: Site, monkeypatch: pytest.Monke
         tracemalloc.stop()
     assert len(answer.body) > 5_000_000
     assert peaks[0] < 1.7 * len(answer.body), "with the messages of one fetch"
+
+
+class Unread:
+    """Clients that take nothing: each stays in the write of its first part."""
+
+    def __init__(self, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.parts: list[bytes] = []
+        self._streams: list[asyncio.Task[Answer]] = []
+        self._site = site
+        monkeypatch.setattr(site, "take", self._take)
+
+    async def _take(self, body: bytes) -> None:
+        if len(body) > 2000 or b"{" in bytes(body):  # else it is the head of Arrow
+            self.parts.append(body)
+            await asyncio.Event().wait()
+
+    async def open(self, count: int, accept: bytes, tenant_id: bytes = TENANT) -> None:
+        ask = self._site.ask
+        asked = (ask(accept=accept, tenant_id=tenant_id) for _ in range(count))
+        self._streams += [asyncio.create_task(one) for one in asked]
+        async with asyncio.timeout(30):
+            while len(self.parts) < len(self._streams):
+                await asyncio.sleep(0.01)
+
+    async def close(self) -> None:
+        for one in self._streams:
+            one.cancel()
+        await asyncio.gather(*self._streams, return_exceptions=True)
+
+
+@pytest.mark.parametrize("accept", [NDJSON, ARROW])
+async def test_streams_that_nobody_reads_hold_the_part_that_is_to_be_taken(
+    site: Site, monkeypatch: pytest.MonkeyPatch, accept: bytes
+) -> None:
+    """Streams held all messages of a fetch, beside the part that was to be taken."""
+    monkeypatch.setattr(parts, "PART_MESSAGES", 500)
+    monkeypatch.setattr(replay, "KEPT_BYTES", 1)
+    site.store.publish(*[b"x" * 1000] * 1000)
+    unread = Unread(site, monkeypatch)
+    await unread.open(1, accept)  # which loads what is loaded once
+    tracemalloc.start()
+    try:
+        await unread.open(16, accept)
+        held_bytes = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    of_parts = sum(len(part) for part in unread.parts[1:])
+    assert of_parts > 8_000_000
+    assert held_bytes < 1.2 * of_parts
+    await unread.close()
+    assert site.routes._places().kept.held == 0
+
+
+async def test_streams_that_nobody_reads_keep_no_more_than_all_may(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tenant's streams keep at most half of what all may keep."""
+    monkeypatch.setattr(parts, "PART_MESSAGES", 100)
+    monkeypatch.setattr(replay, "KEPT_BYTES", 4 * 1024 * 1024)
+    for _ in range(10):
+        site.store.publish(*[b"x" * 1000] * 100)
+    unread = Unread(site, monkeypatch)
+    await unread.open(20, NDJSON)
+    kept = site.routes._places().kept
+    assert 0.5 * kept.most < kept.of(TENANT) <= kept.most
+    assert kept.refusal(OTHER, kept.most / 4) is None
+    await unread.close()
+    assert kept.held == 0
+
+
+@pytest.mark.parametrize("kept_bytes", [1, replay.KEPT_BYTES])
+@pytest.mark.parametrize("accept", [NDJSON, ARROW])
+async def test_a_stream_that_may_keep_nothing_has_the_same_messages(
+    site: Site, monkeypatch: pytest.MonkeyPatch, accept: bytes, kept_bytes: int
+) -> None:
+    monkeypatch.setattr(parts, "PART_MESSAGES", 3)
+    monkeypatch.setattr(replay, "KEPT_BYTES", kept_bytes)
+    for number in range(8):
+        site.store.publish(*[b"x"] * 5, attributes={"odd": str(number % 2)})
+    assert await offsets(site, "", accept) == list(range(40))
+    assert len(site.store.fetches) == (1 if kept_bytes > 1 else 14)
+    assert await offsets(site, "offset=4&end_offset=33", accept) == list(range(4, 33))
+    assert await offsets(site, "offset=4&max_messages=7", accept) == list(range(4, 11))
+    odd = [offset for offset in range(40) if offset // 5 % 2]
+    assert await offsets(site, "filter=attributes.odd%20==%20'1'", accept) == odd
+
+
+async def test_a_stream_that_nobody_reads_holds_up_no_other(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.store.publish(b"a")
+    unread = Unread(site, monkeypatch)
+    await unread.open(2 * replay.MAX_ANSWERS, NDJSON)
+    async with asyncio.timeout(5):
+        await unread.open(1, b"application/json")
+    await unread.close()
 
 
 async def test_a_replay_that_waits_for_messages_holds_up_no_other(site: Site) -> None:

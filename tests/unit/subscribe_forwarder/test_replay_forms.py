@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from base64 import b64decode
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -18,7 +19,7 @@ from store_nodes.record_batch import ORIGIN_STAGE_ID, Message, encode
 from subscribe_forwarder.api.replay import ARROW, NDJSON
 from subscribe_forwarder.delivery.reading.arrow import ArrowEncoder
 from subscribe_forwarder.delivery.reading.batch import Batch
-from subscribe_forwarder.delivery.reading.parts import Parts, Picked
+from subscribe_forwarder.delivery.reading.parts import Part, Picked
 from subscribe_forwarder.delivery.reading.render import PartitionRenderer
 from tests.unit.subscribe_forwarder.replay_support import Site
 from tests.unit.subscribe_forwarder.subscribe_support import TOPIC_UID, Entry
@@ -107,6 +108,19 @@ async def test_arrow_and_lines_have_what_json_has(query: str) -> None:
     assert [each["publish_time"] for each in found] == times
 
 
+def parted(wanted: Sequence[tuple[Batch, Any]], *limits: Any) -> list[list[Picked]]:
+    """Return the messages in parts, as a stream gathers them."""
+    parts = [Part(*limits)]
+    for batch, indices in wanted:
+        while indices:
+            room = parts[-1].room(batch)
+            parts[-1].add(Picked(batch, indices[:room]))
+            indices = indices[room:]
+            if indices:
+                parts.append(Part(*limits))
+    return [part.picked for part in parts if part.picked]
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     BATCHES,
@@ -120,8 +134,8 @@ def test_a_part_has_what_was_published(
     batches: list[list[Message]], base: int, lane: int, partition: int, most: int, random: Any
 ) -> None:
     renderer = PartitionRenderer(TOPIC_UID, partition, lane=lane)
-    encoder, parts = ArrowEncoder(pyarrow, renderer, partition), Parts(most)
-    stream, wanted, opened = [encoder.head], [], []
+    encoder = ArrowEncoder(pyarrow, renderer, partition)
+    wanted, opened = [], []
     for number, messages in enumerate(batches):
         entry = Entry(base, number, encode(messages, 1), None, len(messages))
         batch, count = Batch(entry, 0, partition), len(messages)
@@ -130,11 +144,8 @@ def test_a_part_has_what_was_published(
         opened.append((batch, indices))
         wanted += [(messages[index], base + index, number) for index in indices]
         base += count
-    for batch, indices in opened:
-        stream += [encoder.part(part) for part in parts.add(Picked(batch, indices))]
-    rest = parts.rest()
-    stream += [encoder.part(rest)] if rest else []
-    found = rows(b"".join([*stream, encoder.end]))
+    stream = [encoder.part(part) for part in parted(opened, most)]
+    found = rows(b"".join([encoder.head, *stream, encoder.end]))
     assert len(found) == len(wanted)
     for row, (message, offset, time_us) in zip(found, wanted, strict=True):
         plain = renderer.plain_id(offset).decode()
@@ -167,17 +178,14 @@ def test_a_small_part_after_a_large_one_is_small() -> None:
 def test_parts_are_all_of_it_in_order_and_no_larger_than_they_may(
     sizes: list[list[int]], most: int, most_bytes: int
 ) -> None:
-    parts, made, wanted = Parts(most, most_bytes), [], []
+    opened, wanted = [], []
     for number, batch_sizes in enumerate(sizes):
         messages = [Message(b"x" * size) for size in batch_sizes]
         batch = Batch(Entry(100 * number, 1, encode(messages, 1), None, len(messages)))
         wanted += [(100 * number, index) for index in range(len(messages))]
-        made += list(parts.add(Picked(batch, range(len(messages)))))
-    rest = parts.rest()
-    assert parts.rest() == []
+        opened.append((batch, range(len(messages))))
+    made = parted(opened, most, most_bytes)
     flat = [[(batch, index) for batch, indices in part for index in indices] for part in made]
-    if rest:
-        flat.append([(batch, index) for batch, indices in rest for index in indices])
     assert [(batch.base, index) for part in flat for batch, index in part] == wanted
     for part in flat:
         assert 1 <= len(part) <= most
