@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +14,7 @@ import tests.run
 from tests.conftest import due_cases
 from tests.long_tests import ALL_LONG, ALONE, IN_TURN, LONG, SHARES, name_of, names_of
 from tests.parts import ALL, CASES, LONG_TESTS, ROOT, Part
-from tests.run import AT_ONCE, Run, _may_start, long_tests, run, short_tests, slowest
+from tests.run import AT_ONCE, Run, _may_start, link_compiled, long_tests, run, short_tests, slowest
 
 
 def test_the_parts_are_all_long_tests_and_each_is_in_one() -> None:
@@ -118,6 +120,20 @@ def test_the_slowest_are_of_all_reports(tmp_path: Path) -> None:
         (tmp_path / name).write_text(f"<testsuites>{cases}</testsuites>")
     found = slowest([tmp_path / "one", tmp_path / "other", tmp_path / "never written"])
     assert found == [(4, "other 4"), (3, "one 3"), (2, "other 2"), (1, "one 1")]
+
+
+def test_what_pip_has_compiled_is_not_compiled_again(tmp_path: Path) -> None:
+    library, compiled = tmp_path / "site", tmp_path / "compiled"
+    library.mkdir()
+    (library / "one.py").write_text("WORD = 'there'")
+    command = [sys.executable, "-Bv", "-c", "import one; print(one.WORD)"]
+    subprocess.run([sys.executable, "-m", "compileall", "-q", library], check=True, env={})
+    link_compiled(library, compiled)
+    link_compiled(library, compiled)
+    names = {"PYTHONPATH": str(library), "PYTHONPYCACHEPREFIX": str(compiled)}
+    done = subprocess.run(command, env=names, capture_output=True, text=True, check=True)
+    assert done.stdout == "there\n"
+    assert re.search(rf"code object from '{compiled}/.*/one\.cpython-", done.stderr)
 
 
 def test_what_fails_in_one_run_of_a_stage_fails_the_whole(
