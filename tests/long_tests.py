@@ -200,13 +200,16 @@ LONG: Mapping[str, int] = {
     "tests/simulation/test_store_mutations.py": 240,
     "tests/terraform/test_backlog_protection.py": 40,
     "tests/terraform/test_demo.py": 40,
+    "tests/terraform/test_go.py::test_the_providers_own_tests_pass": 20,
     "tests/terraform/test_guide.py::test_the_blocks_of_the_guide_run": 40,
+    "tests/terraform/test_lifecycle.py::test_secrets_of_a_webhook_are_shown_in_no_plan": 15,
     "tests/terraform/test_messages.py": 60,
     "tests/terraform/test_modules.py"
     "::test_each_is_valid_and_passes_its_tests[modules/platform/manifests": 20,
     "tests/terraform/test_parallel.py": 40,
     "tests/terraform/test_platform_module.py"
     "::test_every_object_is_applied_once_and_the_second_plan_is_empty": 20,
+    "tests/terraform/test_platform_network.py": 10,
     "tests/terraform/test_platform_runs.py": 90,
     "tests/terraform/test_tenancy.py": 180,
     "tests/terraform/test_two_teams.py": 30,
@@ -230,6 +233,7 @@ IN_TURN: Mapping[str, int] = {
     "tests/simulation/test_simulation.py::test_every_mutation_is_caught": 20,
     "tests/simulation/test_store.py::test_a_run": 10,
     "tests/terraform/test_modules.py::test_each_is_valid_and_passes_its_tests": 20,
+    "tests/terraform/test_platform_manifests.py::test_kubernetes_takes_every_object": 15,
     "tests/unit/edge/test_large_bodies.py"
     "::test_a_large_batch_is_what_a_small_one_is_and_holds_up_nobody": 15,
     "tests/unit/scheduler/test_balancing.py::test_any_fleet_comes_to_rest": 10,
