@@ -100,12 +100,13 @@ class Handover:
         if not led.behind_since_us and acceptor.delivered < acceptor.chosen:
             led.behind_for = acceptor.chosen - 1
             led.behind_since_us = state.now_us
-        stuck = (
-            led.behind_since_us != 0
-            and state.now_us - led.behind_since_us > 2 * state.timing.slow_us
-        )
+        stuck = led.behind_since_us != 0 and state.now_us > self.stuck_us(led)
         if (stuck or led.late_in_a_row >= LATE_IN_A_ROW) and not state.slow:
             self._leave_for_slowness(led)
+
+    def stuck_us(self, led: Leadership) -> int:
+        """Return the time after which the disk here is stuck, since a record is behind."""
+        return led.behind_since_us + 2 * self._state.timing.slow_us
 
     def _leave_for_slowness(self, led: Leadership) -> None:
         state = self._state

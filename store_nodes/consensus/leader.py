@@ -341,19 +341,23 @@ class Leader:
         )
 
     def due_us(self, led: Leadership) -> int:
-        """Return the time by which this leader steps down without a quorum; 0 if it waits for
-        something whose deadline only ticks check.
+        """Return the time by which this leader steps down without a quorum, sends an open instance
+        again, or finds its disk stuck; 0 if it waits for something whose deadline only ticks check.
         """
-        state = self._state
-        waits = led.open or led.transfer_to is not None or led.leaving or led.behind_since_us
-        if waits or any(led.repairs.values()) or led.quiet_until_us > state.now_us:
+        state, timing = self._state, self._state.timing
+        waits = led.transfer_to is not None or led.leaving or led.quiet_until_us > state.now_us
+        if waits or any(led.repairs.values()) or not state.voters:
             return 0
         heard_us = sorted(
             state.now_us if voter == state.me else led.heard_us.get(voter, led.since_us)
             for voter in state.voters
         )
         # The leader steps down when the latest of these is no majority any more.
-        return heard_us[-state.majority] + state.timing.election_us if heard_us else 0
+        due_us = heard_us[-state.majority] + timing.election_us
+        for entry in led.open.values():
+            if not entry.chosen:
+                due_us = min(due_us, entry.sent_us + timing.resend_us)
+        return min(due_us, self._handover.stuck_us(led)) if led.behind_since_us else due_us
 
     def tick(self, led: Leadership) -> None:
         state = self._state

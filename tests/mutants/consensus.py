@@ -258,10 +258,29 @@ MUTANTS: tuple[Mutant, ...] = (
         breaks="P5",
     ),
     Mutant(
-        "no tick comes while a leader waits for votes",
-        (Edit("store_nodes/consensus/leader.py", "waits = led.open or led", "waits = led"),),
+        "no tick comes for a leader that waits for votes",
+        (
+            Edit(
+                "store_nodes/consensus/leader.py",
+                "                due_us = min(due_us, entry.sent_us + timing.resend_us)\n",
+                "                continue\n",
+            ),
+        ),
         killed_by="tests/unit/consensus/test_replica.py"
-        "::test_an_idle_leader_is_due_at_the_next_heartbeat_of_all_groups",
+        "::test_a_leader_is_due_when_it_sends_an_open_instance_again",
+        breaks="P5",
+    ),
+    Mutant(
+        "no tick comes for a leader whose disk is stuck",
+        (
+            Edit(
+                "store_nodes/consensus/leader.py",
+                "return min(due_us, self._handover.stuck_us(led)) if led",
+                "return due_us if led",
+            ),
+        ),
+        killed_by="tests/unit/consensus/test_replica.py"
+        "::test_a_leader_is_due_when_its_disk_is_stuck",
         breaks="P5",
     ),
     Mutant(

@@ -231,7 +231,43 @@ def test_an_idle_leader_is_due_at_the_next_heartbeat_of_all_groups() -> None:
     bench.tick(1)
     assert leader.due_us == next_beat_us(bench, TIMING.idle_heartbeat_us)
     bench.propose(1, command(1))
-    assert leader.due_us < bench.now_us, "an open instance is sent again by ticks"
+    assert leader.due_us == next_beat_us(bench, TIMING.heartbeat_us)
+
+
+def test_a_leader_is_due_when_it_sends_an_open_instance_again() -> None:
+    bench = Bench()
+    leader = bench.elect(1)
+    bench.run(2_000_000)
+    bench.wire.clear()
+    instance = bench.propose(1, command(1))
+    sent_us = bench.now_us
+    bench.wire.clear()
+    while not (again := [m for _, _, m in bench.wire if isinstance(m, Accept)]):
+        while bench.wire:
+            bench.deliver(lambda envelope: not isinstance(envelope[2], Accept))
+        assert leader.due_us <= sent_us + TIMING.resend_us
+        bench.now_us = leader.due_us
+        bench.tick(1)
+    assert bench.now_us == sent_us + TIMING.resend_us
+    assert [message.instance for message in again] == [instance, instance]
+
+
+def test_a_leader_is_due_when_its_disk_is_stuck() -> None:
+    bench = Bench()
+    leader = bench.elect(1)
+    bench.run(2_000_000)
+    bench.held_disks[1] = []
+    bench.propose(1, command(1))
+    while bench.wire:
+        bench.deliver()
+    chosen_us = bench.now_us
+    while not leader.state.slow:
+        bench.now_us = max(leader.due_us, bench.now_us + 1)
+        for node in bench.replicas:
+            bench.tick(node)
+        while bench.wire:
+            bench.deliver()
+    assert bench.now_us == chosen_us + 2 * TIMING.slow_us + 1
 
 
 def test_heartbeats_come_at_the_usual_pace_until_all_members_are_level() -> None:
