@@ -12,11 +12,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from typing import Protocol
 
 import structlog
 
 from metadata.exports.pins import ExportPinRepository
+from metadata.tenancy.quotas import TenantLimit
 from metadata.topics.retention import FullFlag, LaneKey, RetentionRepository, TopicLimits
 from scheduler import metrics
 from scheduler.limits import Full, Plan, tenant_full, topic_full
@@ -35,19 +35,6 @@ Totals = dict[TopicKey, tuple[int, int]]
 _log = structlog.get_logger("packetboat.scheduler")
 
 
-class StoredLimits(Protocol):
-    """The bytes that each tenant may store, over all of its topics."""
-
-    @property
-    def any(self) -> bool:
-        """Whether some tenant has a limit."""
-        ...
-
-    def of(self, tenant_id: bytes) -> float:
-        """Return a tenant's limit; 0 for none."""
-        ...
-
-
 class Keeper:
     """Truncates, and marks full topics, in one term of leadership."""
 
@@ -59,7 +46,7 @@ class Keeper:
         sizes: Sizes,
         *,
         every_s: float,
-        stored_limits: StoredLimits,
+        stored_limits: TenantLimit,
         exports: ExportPinRepository,
     ) -> None:
         self._topics = topics

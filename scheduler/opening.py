@@ -7,9 +7,9 @@ from contextlib import AsyncExitStack
 from edge.quota import Usage
 from metadata.database import Database
 from metadata.feed import ChangeFeed
+from metadata.tenancy.quotas import TenantLimit
 from scheduler import settings
 from scheduler.balancing.view import Home
-from scheduler.keeper import StoredLimits
 from scheduler.service import Scheduler
 from store_nodes.client import StoreClient
 
@@ -21,7 +21,7 @@ async def open_scheduler(
     database: Database,
     feed: ChangeFeed,
     home: Home,
-    stored_limits: StoredLimits,
+    stored_limits: TenantLimit,
     usage: Usage,
 ) -> None:
     """Open the work that one process of the installation does, until `stack` is closed.

@@ -21,6 +21,7 @@ from metadata.locks.locks import Lock, LockRepository
 from metadata.subscriptions.dead_letters import DeadLetterRepository
 from metadata.subscriptions.redrives import RedriveRepository
 from metadata.tenancy.audit import AuditLog
+from metadata.tenancy.quotas import TenantLimit
 from metadata.tenancy.usage_hours import UsageHours
 from metadata.topics.placements import PlacementRepository
 from metadata.topics.retention import RetentionRepository
@@ -36,7 +37,7 @@ from scheduler.due_loop import DueLoop
 from scheduler.export_keeper import ExportKeeper
 from scheduler.forwarding import Forwarding
 from scheduler.job_keeper import JobKeeper
-from scheduler.keeper import Keeper, StoredLimits
+from scheduler.keeper import Keeper
 from scheduler.leader import Leader
 from scheduler.limits import DEFAULT_AGE_S
 from scheduler.pruning import Pruning
@@ -70,7 +71,7 @@ class Scheduler:
         feed: ChangeFeed,
         settings: SchedulerSettings,
         home: Home,
-        stored_limits: StoredLimits,
+        stored_limits: TenantLimit,
         usage: Usage = NO_LIMITS,
     ) -> None:
         self._store = store

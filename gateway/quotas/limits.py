@@ -13,7 +13,6 @@ from typing import Protocol
 
 import structlog
 
-from metadata.counts import Defaults, limit_of
 from metadata.errors import MetadataError
 from metadata.tenancy.quotas import QuotaRepository, TenantQuota
 from metadata.types import Change, ChangeKind
@@ -79,33 +78,3 @@ class LimitCache:
             except MetadataError:
                 self._stale.add(tenant_id)
                 raise
-
-
-class TenantLimit:
-    """One limit of every tenant, for callers that enforce it by themselves."""
-
-    def __init__(self, quota: str, defaults: Defaults) -> None:
-        self._quota = quota
-        self._default = limit_of(quota, defaults)
-        self._exempt = limit_of(quota, defaults, exempt=True)
-        self._own: dict[bytes, float] = {}
-
-    def follow(self, quotas: Sequence[TenantQuota], *, all_of_them: bool = False) -> None:
-        """Use the present limits, as a `Follower`."""
-        if all_of_them:
-            self._own.clear()
-        for one in quotas:
-            self._own.pop(one.tenant_id, None)
-            if self._quota in one.limits:
-                self._own[one.tenant_id] = one.limits[self._quota] or 0.0
-            elif one.exempt:
-                self._own[one.tenant_id] = self._exempt
-
-    def of(self, tenant_id: bytes) -> float:
-        """Return a tenant's limit; 0 for none."""
-        return self._own.get(tenant_id, self._default)
-
-    @property
-    def any(self) -> bool:
-        """Whether some tenant has a limit."""
-        return bool(self._default) or any(self._own.values())

@@ -21,7 +21,6 @@ from gateway.admission.admission import Admission
 from gateway.configuration.settings import ServerSettings
 from gateway.egress_rules import EgressRules
 from gateway.quotas.limiter import Limiter
-from gateway.quotas.limits import TenantLimit
 from gateway.quotas.metering import Meter
 from gateway.readiness import Readiness
 from gateway.stream_tickets import StreamTickets
@@ -31,6 +30,7 @@ from metadata.database import Database
 from metadata.feed import ChangeFeed
 from metadata.subscriptions.snapshots import SnapshotRepository
 from metadata.subscriptions.subscriptions import SubscriptionRepository
+from metadata.tenancy.quotas import TenantLimit
 from metadata.topics.schema_catalog import SchemaCatalog
 from metadata.topics.schemas import SchemaRepository
 from metadata.topics.topics import TopicRepository

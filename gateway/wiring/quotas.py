@@ -10,14 +10,14 @@ from edge.quota import IN_FLIGHT, PUBLISH_QUOTAS, PUSH_CONCURRENCY, REQUESTS, ST
 from gateway.configuration.settings import Role
 from gateway.quotas import settings as quota_settings
 from gateway.quotas.limiter import Limiter
-from gateway.quotas.limits import LimitCache, TenantLimit
+from gateway.quotas.limits import LimitCache
 from gateway.quotas.metering import Meter
 from gateway.quotas.sharing import Sharing
 from gateway.wiring.parts import Metered
 from metadata.database import Database
 from metadata.feed import ChangeFeed
 from metadata.tenancy.quota_demands import QuotaDemands
-from metadata.tenancy.quotas import QuotaRepository, TenantQuota
+from metadata.tenancy.quotas import QuotaRepository, TenantLimit, TenantQuota
 from metadata.tenancy.usage_reports import UsageReports
 
 

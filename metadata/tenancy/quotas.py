@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -10,6 +10,7 @@ from sqlalchemy import func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from metadata import changes
+from metadata.counts import Defaults, limit_of
 from metadata.database import Database
 from metadata.errors import Conflict, NotFound
 from metadata.models import QuotaRow, TenantRow
@@ -29,6 +30,36 @@ class TenantQuota:
     version: int = 0
     updated_at: datetime | None = None
     exempt: bool = False
+
+
+class TenantLimit:
+    """One limit of every tenant, for callers that enforce it by themselves."""
+
+    def __init__(self, quota: str, defaults: Defaults) -> None:
+        self._quota = quota
+        self._default = limit_of(quota, defaults)
+        self._exempt = limit_of(quota, defaults, exempt=True)
+        self._own: dict[bytes, float] = {}
+
+    def follow(self, quotas: Sequence[TenantQuota], *, all_of_them: bool = False) -> None:
+        """Use these limits from now on."""
+        if all_of_them:
+            self._own.clear()
+        for one in quotas:
+            self._own.pop(one.tenant_id, None)
+            if self._quota in one.limits:
+                self._own[one.tenant_id] = one.limits[self._quota] or 0.0
+            elif one.exempt:
+                self._own[one.tenant_id] = self._exempt
+
+    def of(self, tenant_id: bytes) -> float:
+        """Return a tenant's limit; 0 for none."""
+        return self._own.get(tenant_id, self._default)
+
+    @property
+    def any(self) -> bool:
+        """Whether some tenant has a limit."""
+        return bool(self._default) or any(self._own.values())
 
 
 class QuotaRepository:

@@ -12,9 +12,9 @@ import pytest
 
 from edge import message_id
 from edge.quota import STORED_BYTES
-from gateway.quotas.limits import TenantLimit
 from harness.cluster import ChaosCluster
 from metadata.database import Database
+from metadata.tenancy.quotas import TenantLimit
 from publish_forwarder.delays import Delay
 from publish_forwarder.outcomes import Scheduled, StoredRange
 from scheduler import settings as scheduler_settings

@@ -12,13 +12,13 @@ import pytest
 from sqlalchemy import text
 
 from edge.quota import STORED_BYTES
-from gateway.quotas.limits import TenantLimit
 from metadata.database import Connection, Database
 from metadata.errors import LeaseLost
 from metadata.feed import ChangeFeed
 from metadata.ids import new_uid
 from metadata.locks.fenced import FencedDatabase
 from metadata.locks.locks import Lock, LockRepository
+from metadata.tenancy.quotas import TenantLimit
 from scheduler import publications, service
 from scheduler.balancing.balancer import Balancer
 from scheduler.service import Scheduler

@@ -9,9 +9,9 @@ from typing import Any
 import asyncpg
 
 from edge.quota import STORED_BYTES
-from gateway.quotas.limits import TenantLimit
 from metadata.database import Database
 from metadata.feed import ChangeFeed
+from metadata.tenancy.quotas import TenantLimit
 from scheduler.service import Scheduler
 from scheduler.settings import load
 from subscribe_forwarder.fleet import rendezvous

@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from edge.quota import STORED_BYTE_HOURS, STORED_BYTES
-from gateway.quotas.limits import TenantLimit
 from metadata.counts import BUILT_IN_LIMITS
 from metadata.database import Connection, Database
 from metadata.delivery.due import QueueKey
 from metadata.delivery.forwarded import Forwarded, ForwardedRepository
 from metadata.exports.pins import ExportPinRepository
-from metadata.tenancy.quotas import TenantQuota
+from metadata.tenancy.quotas import TenantLimit, TenantQuota
 from metadata.topics.placements import PlacementRepository
 from metadata.topics.retention import RetentionRepository
 from metadata.types import (

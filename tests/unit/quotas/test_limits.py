@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from gateway.quotas.limits import LimitCache, TenantLimit
-from metadata.tenancy.quotas import TenantQuota
+from gateway.quotas.limits import LimitCache
+from metadata.tenancy.quotas import TenantLimit, TenantQuota
 from metadata.types import Change, ChangeKind
 
 TENANT = bytes(15) + b"t"
