@@ -203,8 +203,9 @@ def _by_ack_ids(
             named.failures.extend(Failure(item, _bad_ack_id(str(error))) for item in items)
             continue
         of = _opened(minter, texts, items, named.failures)
+        left -= len(of.offsets)
         _add(named, minter.head, of, subscription, readers)
-    if named.messages > MAX_IDS:
+    if left < 0:
         raise _too_many()
     return named
 
