@@ -3,9 +3,8 @@
 Invariant: an ack is answered 200 only after the COMMIT of a flush that began after the ack was
 applied to its cursor. A flush takes every cursor changed since the last one began, so a lone ack
 waits for nothing and a busy forwarder shares each flush among hundreds; there is no timer between,
-but for some milliseconds where acks of many cursors come one by one (flush_pace.py), or where a few
-acks are followed by others anyway (ack_gathering.py). Progress that nobody waits for (deliveries,
-expiries) goes with the next flush, or within a second.
+but for some milliseconds where a wait costs consumers little (flush_pace.py). Progress that nobody
+waits for (deliveries, expiries) goes with the next flush, or within a second.
 
 A row that was not written has lost its epoch or its generation. A flush whose COMMIT never answered
 may have happened, or may still happen. Both freeze their partitions: nothing is delivered and no
@@ -37,8 +36,7 @@ from metadata.errors import (
 )
 from metadata.types import CursorKey, CursorUpdate, Unit
 from subscribe_forwarder import metrics
-from subscribe_forwarder.delivery.ack_gathering import AckGathering
-from subscribe_forwarder.delivery.flush_pace import FlushPace
+from subscribe_forwarder.delivery.flush_pace import AckGathering, FlushPace
 from subscribe_forwarder.delivery.listeners import Listeners
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.delivery.state.cursor import CursorDamaged
@@ -142,7 +140,7 @@ class AckFlusher:
 
         The Problem says that the outcome of `what` is unknown. Cancelling the caller cancels
         nothing of the flush. `acked` is the number of messages that were acked; the flush of acks
-        may wait for others (ack_gathering.py).
+        may wait for others (flush_pace.py).
         """
         wanted = [
             (tracked, tracked.cursor, tracked.cursor.version)

@@ -680,7 +680,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "flushes wait for more acks though consumers send none before their answer",
         (
             Edit(
-                "subscribe_forwarder/delivery/ack_gathering.py",
+                "subscribe_forwarder/delivery/flush_pace.py",
                 "KEPT = 0.75",
                 "KEPT = 0.0",
             ),

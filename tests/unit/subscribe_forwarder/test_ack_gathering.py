@@ -7,10 +7,10 @@ import heapq
 
 import pytest
 
-from subscribe_forwarder.delivery import ack_gathering
-from subscribe_forwarder.delivery.ack_gathering import (
+from subscribe_forwarder.delivery import flush_pace
+from subscribe_forwarder.delivery.flush_pace import (
     ENOUGH_MESSAGES,
-    GATHER_S,
+    MAX_WAIT_S,
     PERIOD_S,
     AckGathering,
 )
@@ -73,7 +73,7 @@ def test_acks_that_come_anyway_share_flushes() -> None:
     consumers.every(0.005, 20)
     consumers.run(20)
     assert consumers.flushes < 0.3 * consumers.acked
-    assert consumers.longest_s <= GATHER_S + FLUSH_S
+    assert consumers.longest_s <= MAX_WAIT_S + FLUSH_S
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
@@ -178,8 +178,8 @@ async def test_a_commit_of_anything_else_has_them_flushed_at_once(
 
 
 async def test_no_ack_waits_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ack_gathering, "PERIOD_S", 0.02)
-    monkeypatch.setattr(ack_gathering, "LEAST_FLUSHES", 1)
+    monkeypatch.setattr(flush_pace, "PERIOD_S", 0.02)
+    monkeypatch.setattr(flush_pace, "LEAST_FLUSHES", 1)
     async with world() as w:
         w.store.publish(*[b"%d" % number for number in range(40)])
         async with asyncio.timeout(20):

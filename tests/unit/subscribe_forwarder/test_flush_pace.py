@@ -88,7 +88,7 @@ def test_a_crowd_is_forgotten() -> None:
     loop = Loop()
     loop.run(every(0.0001, 2000, key))
     for _ in range(2):
-        loop.now_s += flush_pace.LATELY_S
+        loop.now_s += flush_pace.PERIOD_S
         loop.pace.ended([key(1)])
     assert loop.pace.wait_s(1) == 0.0
 
