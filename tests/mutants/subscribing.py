@@ -492,4 +492,104 @@ MUTANTS: tuple[Mutant, ...] = (
         "::test_an_owner_is_known_however_late_a_reading_of_a_topic_that_is_made_comes",
         breaks="P3",
     ),
+    Mutant(
+        "all answers of replays are put together at once",
+        (
+            Edit(
+                "subscribe_forwarder/api/replay.py",
+                "async with self._replays.answers.permit(tenant_id):\n",
+                "if True:\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_replay.py"
+        "::test_few_answers_are_in_memory_at_a_time",
+        breaks="P19",
+    ),
+    Mutant(
+        "a tenant puts together as many whole answers as all together may",
+        (
+            Edit(
+                "subscribe_forwarder/delivery/reading/replay.py",
+                "FairSemaphore(Shares(MAX_ANSWERS), ",
+                "FairSemaphore(Shares(MAX_ANSWERS, 1), ",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_replay.py"
+        "::test_few_answers_are_in_memory_at_a_time",
+        breaks="P19",
+    ),
+    Mutant(
+        "a replay that waits for its first message keeps others from putting answers together",
+        (
+            Edit(
+                "subscribe_forwarder/api/replay.py",
+                "self._lane.reads(taker.next_offset, end=end)",
+                "self._lane.reads(taker.next_offset, 60.0, end)",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_replay.py"
+        "::test_a_replay_that_waits_for_messages_holds_up_no_other",
+        fails_with="TimeoutError",
+        breaks="P19",
+    ),
+    Mutant(
+        "a stream keeps the rest of a fetch, whatever others keep",
+        (
+            Edit(
+                "subscribe_forwarder/api/replay.py",
+                "while refused is None and found and not taker.done:",
+                "while found and not taker.done:",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_replay.py"
+        "::test_streams_that_nobody_reads_hold_the_part_that_is_to_be_taken",
+        breaks="P19",
+    ),
+    Mutant(
+        "a stream keeps what it fetched while its client takes the last part",
+        (Edit("subscribe_forwarder/api/replay.py", "        del found\n", ""),),
+        killed_by="tests/unit/subscribe_forwarder/test_replay.py"
+        "::test_streams_that_nobody_reads_hold_the_part_that_is_to_be_taken",
+        breaks="P19",
+    ),
+    Mutant(
+        "the streams of a tenant keep as much as all together may",
+        (
+            Edit(
+                "subscribe_forwarder/delivery/reading/replay.py",
+                'Shares(KEPT_BYTES, name="replay_bytes")',
+                'Shares(KEPT_BYTES, 1, name="replay_bytes")',
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_replay.py"
+        "::test_streams_that_nobody_reads_keep_no_more_than_all_may",
+        breaks="P19",
+    ),
+    Mutant(
+        "a stream waits for its client with a permit that others need",
+        (
+            Edit(
+                "subscribe_forwarder/api/replay.py",
+                "        del found\n        await self._write(part)\n",
+                "        del found\n        async with permits.permit(self._tenant_id):\n"
+                "            await self._write(part)\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_replay.py"
+        "::test_a_stream_that_nobody_reads_holds_up_no_other",
+        fails_with="TimeoutError",
+        breaks="P19",
+    ),
+    Mutant(
+        "a whole answer is joined from its messages",
+        (
+            Edit(
+                "subscribe_forwarder/api/replay.py",
+                '            self._body += b",".join(messages)\n',
+                '            self._body = bytearray(bytes(self._body) + b",".join(messages))\n',
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_replay.py::test_an_answer_is_in_memory_once",
+        breaks="P19",
+    ),
 )
