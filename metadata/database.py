@@ -34,7 +34,7 @@ for many tenants at once. These modules may call them (tests/tidy/test_row_secur
     delivery/due: progress, due_until, write, forget, forget_orphans; the scheduler's
     exports/leases: claim; runners', over all tenants
     exports/pins: _missing; over all tenants
-    exports/sweep: expired, prune, load, lanes, note_ends; over all tenants
+    exports/sweep: due, expired, prune, load, lanes, note_ends; over all tenants
     exports/ticks: due; over all tenants
     feed: _poll, _prune; the feed of all tenants
     delivery/fleet: live, owned, names; forwarders and what they own, of all tenants

@@ -41,12 +41,19 @@ class ExportKeeper:
         """Work regularly until this is cancelled."""
         noted_s = -NOTE_EVERY_S
         while True:
-            await put_off("exports", self._ticks.round())
-            await put_off("exports", self.expire())
+            await put_off("exports", self.look())
             if time.monotonic() - noted_s >= NOTE_EVERY_S:
                 noted_s = time.monotonic()
                 await put_off("exports", self.note())
             await asyncio.sleep(self._every_s)
+
+    async def look(self) -> None:
+        """Ask once whether there is anything to do, and do it. Raises MetadataError of the
+        question alone.
+        """
+        if await self._sweeping.due():
+            for part in (self._ticks.round, self.expire):
+                await put_off("exports", part())
 
     async def expire(self) -> None:
         """End expired leases. Raises MetadataError, after it has tried all of them."""

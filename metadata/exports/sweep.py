@@ -11,6 +11,7 @@ from typing import NamedTuple
 from metadata.database import Connection, Database
 from metadata.exports.leases import lock_run, note_failure, run_line, write_end
 from metadata.exports.notices import notify
+from metadata.exports.ticks import DUE_TICKS
 from metadata.exports.types import RunId
 from metadata.topics.retention import LaneKey
 
@@ -20,12 +21,9 @@ KEPT_RUNS = 200
 The latest run of an export stays.
 """
 
-_EXPIRED = """
-SELECT tenant_id, uid FROM export_runs
-WHERE state = 'running' AND lease_until <= clock_timestamp()
-ORDER BY lease_until
-LIMIT $1
-"""
+_EXPIRED_RUNS = "FROM export_runs WHERE state = 'running' AND lease_until <= clock_timestamp()"
+_EXPIRED = "SELECT tenant_id, uid " + _EXPIRED_RUNS + " ORDER BY lease_until LIMIT $1"
+_DUE = "SELECT EXISTS (SELECT " + _EXPIRED_RUNS + ") OR EXISTS (" + DUE_TICKS + ")"
 _LAKE = "SELECT lake FROM exports WHERE tenant_id = $1 AND uid = $2"
 _PRUNE = """
 WITH old AS MATERIALIZED (
@@ -89,6 +87,14 @@ class ExportSweepRepository:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    async def due(self) -> bool:
+        """Return whether a lease of a run is over, or a tick of a schedule has come."""
+
+        async def work(connection: Connection) -> bool:
+            return bool(await connection.fetchval(_DUE))
+
+        return await self._database.statement(work, writes=False)
 
     async def expired(self, limit: int) -> list[RunId]:
         """Return runs whose leases are over; the first to end comes first."""

@@ -44,10 +44,7 @@ class Ticks(NamedTuple):
 
 
 # A late run of maintenance is as good as one in time, so of those only the latest is made.
-_DUE = """
-SELECT s.tenant_id, s.uid, s.name, s.kind, s.cron, s.time_zone, s.missed_runs, s.at,
-    clock_timestamp() AS now
-FROM (
+DUE_TICKS = """
     SELECT tenant_id, uid, name, 'export' AS kind, cron, time_zone, missed_runs, next_at AS at
     FROM exports
     WHERE NOT paused AND cron IS NOT NULL AND next_at <= clock_timestamp()
@@ -55,12 +52,20 @@ FROM (
     SELECT tenant_id, uid, name, 'maintain', maintain_cron, time_zone, 'latest', maintain_next_at
     FROM exports
     WHERE NOT paused AND maintain_cron IS NOT NULL AND maintain_next_at <= clock_timestamp()
-) AS s
+"""
+_DUE = (
+    """
+SELECT s.tenant_id, s.uid, s.name, s.kind, s.cron, s.time_zone, s.missed_runs, s.at,
+    clock_timestamp() AS now
+FROM ("""
+    + DUE_TICKS
+    + """) AS s
 JOIN tenants AS t ON t.tenant_id = s.tenant_id AND t.state = 'active'
 WHERE NOT (s.uid = ANY ($2::uuid[]))
 ORDER BY s.at
 LIMIT $1
 """
+)
 _LOCK = """
 SELECT lake FROM exports
 WHERE tenant_id = $1 AND uid = $2 AND NOT paused AND time_zone = $5

@@ -682,6 +682,32 @@ MUTANTS: tuple[Mutant, ...] = (
         breaks="P8",
     ),
     Mutant(
+        "the look for work on exports misses leases that are over",
+        (
+            Edit(
+                "metadata/exports/sweep.py",
+                'EXISTS (SELECT " + _EXPIRED_RUNS + ") OR EXISTS',
+                "EXISTS",
+            ),
+        ),
+        killed_by="tests/integration/exports/test_export_races.py"
+        "::test_a_look_ends_leases_that_are_over",
+        breaks="P8",
+    ),
+    Mutant(
+        "the look for work on exports misses ticks that have come",
+        (
+            Edit(
+                "metadata/exports/sweep.py",
+                ' OR EXISTS (" + DUE_TICKS + ")"',
+                '"',
+            ),
+        ),
+        killed_by="tests/integration/exports/test_export_races.py"
+        "::test_a_look_makes_the_runs_of_ticks_of_both_kinds",
+        breaks="P8",
+    ),
+    Mutant(
         "a job that was cancelled is answered as if nothing was done",
         (
             Edit(

@@ -159,6 +159,33 @@ def _keeper(harbour: Harbour) -> ExportKeeper:
     )
 
 
+async def test_a_look_ends_leases_that_are_over(harbour: Harbour) -> None:
+    await harbour.topic()
+    await harbour.export()
+    await harbour.run()
+    claimed = await harbour.claimed()
+    keeper = _keeper(harbour)
+    await keeper.look()
+    assert [run.state for run in await harbour.all_runs()] == ["running"]
+    await harbour.end_leases()
+    await keeper.look()
+    assert await harbour.sweeping.expire(claimed.id) is None
+    assert [run.state for run in await harbour.all_runs()] == ["queued"]
+
+
+async def test_a_look_makes_the_runs_of_ticks_of_both_kinds(harbour: Harbour) -> None:
+    await harbour.topic()
+    await harbour.export()
+    keeper = _keeper(harbour)
+    for tick in ("cron = '* * * * *', next_at", "maintain_cron = '* * * * *', maintain_next_at"):
+        before = len(await harbour.all_runs())
+        await keeper.look()
+        assert len(await harbour.all_runs()) == before
+        await harbour.do(f"UPDATE exports SET {tick} = clock_timestamp()")
+        await keeper.look()
+        assert len(await harbour.all_runs()) == before + 1
+
+
 async def test_deletion_among_runs_leaves_nothing_behind(open_harbour: OpenHarbour) -> None:
     """Locks are taken in one order: nothing here ends by a deadlock."""
     sites = [await open_harbour() for _ in range(3)]
