@@ -68,7 +68,7 @@ demo: $(RUNS) ## In a second terminal: publish a log file, consume it with two w
 	@exec $(BIN)/python examples/demo.py
 
 .PHONY: test
-test: $(INSTALLED) ## Run all tests but the long ones, in 16 minutes on two cores (PYTEST_ARGS="-k name tests/unit")
+test: $(INSTALLED) ## Run all tests but the long ones, in 12 minutes on two cores (PYTEST_ARGS="-k name tests/unit")
 	$(BIN)/python -m tests.run $(TEST_ARGS) -- $(PYTEST_ARGS)
 
 .PHONY: test-long

@@ -181,6 +181,10 @@ class ChaosCluster:
         assert self._failpoints
         failpoints.act_once(self.root / "failpoint", failpoint)
 
+    def acted(self) -> bool:
+        """Return whether the failpoint has acted that `act_once` named last."""
+        return not (self.root / "failpoint").exists()
+
     def _start(
         self,
         command: str,

@@ -30,7 +30,7 @@ from tests.second_look import look_again
 PYTEST = (sys.executable, "-m", "pytest", "-q", "--durations=10")
 REPORTS = ROOT / "build/tests"
 COMPILED = ROOT / "build/compiled"
-MINUTES = 16
+MINUTES = 12
 """Minutes that `make test` takes on two cores."""
 AT_ONCE = 5
 """Runs of a stage at a time; with more, waits of tests end too early on two cores."""

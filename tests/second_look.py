@@ -1,6 +1,6 @@
 """The second run of tests that failed in CI, alone, if it can prove something.
 
-CI runs three shares of the tests at a time, with their clusters of processes, on two cores: a wait
+CI runs five shares of the tests at a time, with their clusters of processes, on two cores: a wait
 may be cut short by that. Such a test is run again with the machine to itself, and if it passes
 then, it is named as a defect to fix. There is no second look at
 

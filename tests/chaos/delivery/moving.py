@@ -19,6 +19,9 @@ RESTORED = "a subscription was sought to a snapshot"
 PAUSED = "a subscription was paused and resumed"
 DRAINED = "a subscription was draining and resumed"
 SITUATIONS = (SOUGHT, RESTORED, PAUSED, DRAINED)
+CHANGES = ("earliest", "latest", "snapshot", "pause", "drain")
+"""Changes of the subscription. Each comes once, in a random order, before one comes again: beside
+faults there is time for about ten."""
 
 
 class Moving(Actor):
@@ -46,11 +49,12 @@ class Moving(Actor):
 
     async def _operate(self, published: asyncio.Event) -> None:
         caller = self.caller()
-        number = 0
+        number, left = 0, list[str]()
         while not published.is_set():
             number += 1
             name = f"moving-{number}"
-            what = self.dice.choice(["earliest", "latest", "snapshot", "pause", "drain"])
+            left = left or self.dice.sample(CHANGES, len(CHANGES))
+            what = left.pop()
             if what == "snapshot":
                 await caller.until_ok("POST", f"{self.path}/snapshots", {"name": name})
                 await asyncio.sleep(0.3)
