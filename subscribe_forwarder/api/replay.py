@@ -290,7 +290,7 @@ class _WholeAnswer:
     async def _add_messages(self, end: int | None) -> None:
         """Add the messages that are there, as far as the limits go."""
         taker, turns = self._taker, self._replays.turns
-        async with aclosing(self._lane.reads(taker.next_offset, end=end)) as reads:
+        async with aclosing(self._lane.reads(taker.next_offset, end)) as reads:
             async for found in reads:
                 await turns.begin()
                 for run in taker.parts(found):
@@ -339,7 +339,8 @@ class _Stream:
         await self._write(self._encoder.end, last=True)
 
     async def _send_fetched(self, lane: LaneReplay, end: int | None, taker: _Taker) -> bool:
-        """Fetch once, and send what is wanted of it in parts; return whether it was a kept offset.
+        """Fetch once, and send the wanted messages in parts. Return whether the offset was a kept
+        one below the first, so that nothing comes after it.
 
         Messages that may not be kept while a part is taken are fetched again.
         """

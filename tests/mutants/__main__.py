@@ -1,7 +1,7 @@
 """`python -m tests.mutants`: break one rule of the product at a time, and see that a test fails.
 
 --part K/N         run the K-th of N parts
---part rotating    run an eighth, another one with each commit
+--part rotating    run the part whose turn it is at this commit
 --only TEXT        run those mutants whose name contains this text
 
 The exit status is 1 if any mutant survives, and if an entry of the list does not hold.

@@ -522,9 +522,9 @@ MUTANTS: tuple[Mutant, ...] = (
         "a replay that waits for its first message keeps others from putting answers together",
         (
             Edit(
-                "subscribe_forwarder/api/replay.py",
-                "self._lane.reads(taker.next_offset, end=end)",
-                "self._lane.reads(taker.next_offset, 60.0, end)",
+                "subscribe_forwarder/delivery/reading/replay.py",
+                "while offset < self.bounds.end and (end is None or offset < end):",
+                "while (end is None or offset < end) and await self.reaches(offset, 60.0):",
             ),
         ),
         killed_by="tests/unit/subscribe_forwarder/test_replay.py"

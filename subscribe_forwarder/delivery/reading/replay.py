@@ -168,15 +168,12 @@ class LaneReplay:
         self.bounds = await bounds(store, self._topic, self._number, self._lane)
         return self.bounds
 
-    async def reads(
-        self, offset: int, wait_s: float = 0.0, end: int | None = None
-    ) -> AsyncGenerator[Found, None]:
-        """From `offset` on, after a `look`, until nothing is left for `wait_s`, or to `end`: of
-        what is fetched beyond it nothing is given.
+    async def reads(self, offset: int, end: int | None = None) -> AsyncGenerator[Found, None]:
+        """Yield the messages from `offset` on that are stored at the last look, up to `end`.
 
-        Truncated below the first offset; of a kept offset there, its message alone.
+        Below the first offset, yield the message of a kept offset alone, or raise Truncated.
         """
-        while (end is None or offset < end) and await self.reaches(offset, wait_s):
+        while offset < self.bounds.end and (end is None or offset < end):
             alone, found = await self.read(offset, end)
             yield found
             if alone:
