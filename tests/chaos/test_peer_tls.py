@@ -15,7 +15,7 @@ from harness.cluster import NODES, ChaosCluster
 from peering.authority import make_authority
 from peering.settings import PeerTlsMode
 from peering.tls import PeerTls
-from store_nodes.admin.members import Nobody
+from store_nodes.admin.members import IgnoredFrames
 from store_nodes.client import StoreClient
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message, encode
@@ -133,7 +133,13 @@ async def lets_in(cluster: ChaosCluster, tls: PeerTls | None, node: int = 1) -> 
     identity = Identity(cluster.store_secret)
     try:
         connection = await dial(
-            cluster.addresses[node], identity, Role.CLIENT, node, Nobody(), tls=tls, timeout_s=10.0
+            cluster.addresses[node],
+            identity,
+            Role.CLIENT,
+            node,
+            IgnoredFrames(),
+            tls=tls,
+            timeout_s=10.0,
         )
     except OSError:
         return False
