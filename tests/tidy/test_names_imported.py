@@ -1,5 +1,5 @@
-"""Every name that tests and benchmarks import exists: only the run of long tests collects those, and
-mypy reads neither."""
+"""Every name that tests and benchmarks import exists: only the run of long tests collects those,
+and mypy reads neither."""
 
 from __future__ import annotations
 
