@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import logging
 import os
 import shutil
 import signal
@@ -13,6 +15,7 @@ import time
 from pathlib import Path
 from typing import IO
 
+import structlog
 from rich.console import Console
 
 from benchmarks import report
@@ -106,6 +109,10 @@ def measure_all(settings: BenchSettings, directory: Path, output: IO[str]) -> li
 
 def main() -> int:
     """Exit status 1 when nothing of ours was measured."""
+    argparse.ArgumentParser(
+        prog="python -m benchmarks", description=__doc__, epilog=BenchSettings.__doc__
+    ).parse_args()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     settings = BenchSettings.from_environment()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     settings.results.mkdir(parents=True, exist_ok=True)

@@ -17,12 +17,13 @@ wrk.body = "{body}"
 wrk.headers["Content-Type"] = "text/plain"
 wrk.headers["Authorization"] = "Bearer {token}"
 function done(summary, latency, requests)
+  local errors = summary.errors
   io.write(string.format(
-    '\\n{{"n": %d, "elapsed_s": %f, "p50_ms": %f, "p99_ms": %f, "failed": %d}}\\n',
-    summary.requests - summary.errors.status, summary.duration / 1e6,
+    '\\n{{"n": %d, "elapsed_s": %f, "p50_ms": %f, "p99_ms": %f, "errors": '
+      .. '{{"status": %d, "connect": %d, "read": %d, "write": %d, "timeout": %d}}}}\\n',
+    summary.requests - errors.status, summary.duration / 1e6,
     latency:percentile(50) / 1e3, latency:percentile(99) / 1e3,
-    summary.errors.status + summary.errors.connect + summary.errors.read
-      + summary.errors.write + summary.errors.timeout))
+    errors.status, errors.connect, errors.read, errors.write, errors.timeout))
 end
 """
 
@@ -45,4 +46,4 @@ def post(
     if run.returncode != 0:
         raise NotReady(f"wrk: {run.stderr.strip()[-300:]}")
     result: dict[str, Any] = json.loads(run.stdout.strip().splitlines()[-1])
-    return result
+    return result | {"failed": sum(result["errors"].values())}
