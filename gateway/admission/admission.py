@@ -53,6 +53,10 @@ IDLE_CPU = 0.25
 """The part of a core below which nothing is refused for a late loop or for queued publishes."""
 BURST_S = 0.2
 DEMAND_S = 0.3
+PUBLISHES_S = 5.0
+"""The time over which the publishes of each tenant are averaged, to find the ones that publish
+little: a publish now and then does not limit the others.
+"""
 FORGET_S = 5.0
 RETRY_AFTER_S = (1, 2, 3)
 _NEGLIGIBLE = 0.01
@@ -81,7 +85,17 @@ class Limits(NamedTuple):
 
 
 class _Tenant:
-    __slots__ = ("asked", "demand", "publishing", "quiet_s", "rate", "tokens", "weight")
+    __slots__ = (
+        "asked",
+        "asked_publishes",
+        "demand",
+        "publish_demand",
+        "publishing",
+        "quiet_s",
+        "rate",
+        "tokens",
+        "weight",
+    )
 
     def __init__(self, weight: float) -> None:
         self.weight = weight
@@ -91,10 +105,20 @@ class _Tenant:
         """Units since the last tick, by urgency."""
         self.demand = [0.0, 0.0, 0.0]
         """Units a second, by urgency."""
+        self.asked_publishes = 0.0
+        """Units of publishes that are not deferrable, since the last tick."""
+        self.publish_demand = 0.0
+        """Units of those publishes a second."""
         self.rate: list[float | None] = [None, None, None]
         """Units a second it is held to, by urgency."""
         self.tokens = [0.0, 0.0, 0.0]
         self.quiet_s = 0.0
+
+    def ask(self, kind: Kind, units: float) -> None:
+        """Count a request, admitted or refused."""
+        self.asked[kind.urgency] += units
+        if kind.timed and kind.urgency < Urgency.DEFERRABLE:
+            self.asked_publishes += units
 
 
 class Admission:
@@ -155,7 +179,7 @@ class Admission:
         tenant = self._tenants.get(tenant_id) or self._met(tenant_id)
         units = 1.0 + body_bytes / UNIT_BYTES
         urgency = kind.urgency
-        tenant.asked[urgency] += units
+        tenant.ask(kind, units)
         reason = self._reason(tenant_id, tenant, kind, body_bytes)
         if reason is not None:
             return self._refuse(urgency, reason)
@@ -198,7 +222,7 @@ class Admission:
         reason = self._reason(tenant_id, tenant, kind, body_bytes)
         if reason is None:
             return None
-        tenant.asked[kind.urgency] += 1.0 + body_bytes / UNIT_BYTES
+        tenant.ask(kind, 1.0 + body_bytes / UNIT_BYTES)
         return self._refuse(kind.urgency, reason)
 
     def tick(self, took_s: float, late: float, cpu: float = 1.0) -> None:
@@ -215,6 +239,11 @@ class Admission:
                 wanted += asked
                 tenant.demand[urgency] += share * (asked / took_s - tenant.demand[urgency])
                 tenant.asked[urgency] = 0.0
+            lately = min(1.0, took_s / PUBLISHES_S)
+            tenant.publish_demand += lately * (
+                tenant.asked_publishes / took_s - tenant.publish_demand
+            )
+            tenant.asked_publishes = 0.0
         went = sum(self._went)
         self._went = [0.0, 0.0, 0.0]
         before = self._pace.per_second
@@ -291,9 +320,10 @@ class Admission:
     def _shared(self) -> bool:
         """Somebody publishes little beside others who publish much, and must not wait for them."""
         demands = [
-            (tenant.demand[Urgency.NORMAL], tenant.weight)
+            (tenant.publish_demand, tenant.weight)
             for tenant_id, tenant in self._tenants.items()
-            if tenant_id != ANONYMOUS and tenant.demand[Urgency.NORMAL] > 1.0
+            if tenant_id != ANONYMOUS
+            and min(tenant.publish_demand, tenant.demand[Urgency.NORMAL]) > 1.0
         ]
         if len(demands) < 2:
             return False

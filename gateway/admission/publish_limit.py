@@ -51,6 +51,8 @@ class PublishLimit:
             return
         if limit is None:
             return
+        if not shared:
+            self._limit = limit = max(limit, LEAST)
         self._calm_s = 0.0 if held else self._calm_s + took_s
         if self._calm_s >= CALM_S:
             self._limit = None

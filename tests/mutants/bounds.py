@@ -102,6 +102,18 @@ _READ_AHEAD = (
 """The operation, the file and the line that reads its filter."""
 
 MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "any request counts as a publish of a tenant that publishes little",
+        (
+            Edit(
+                "gateway/admission/admission.py",
+                "if kind.timed and kind.urgency < Urgency.DEFERRABLE:",
+                "if kind.urgency < Urgency.DEFERRABLE:",
+            ),
+        ),
+        killed_by="tests/unit/gateway/test_admission.py::test_who_hardly_publishes_limits_nobody",
+        breaks="P19",
+    ),
     *(_boundless(name, file, limit, test) for name, file, limit, test, _ in _SHARED),
     *(_without_shares(name, file, limit, test) for name, file, limit, _, test in _SHARED),
     _boundless(

@@ -237,6 +237,37 @@ def test_who_publishes_little_beside_others_is_not_to_wait_for_them(
     assert admission._shared() == shared
 
 
+@pytest.mark.parametrize(("kind", "every_s"), [(PUBLISH, 0.1), (LIST, 0.1), (TIMED, 2.0)])
+def test_who_hardly_publishes_limits_nobody(kind: Kind, every_s: float) -> None:
+    """`packetboat up`: the runner of exports asks for work every 20 s. Publishes of the only tenant
+    were refused because of that."""
+    admission = Admission()
+    for tick in range(200):
+        for _ in range(100):
+            admission.enter(FLOOD, TIMED)
+            admission.leave(FLOOD, TIMED, 0, 0.02)
+        if tick % round(every_s / EVERY_S) == 0:
+            admission.enter(CALM, kind)
+            admission.leave(CALM, kind, 0, 0.001)
+        admission.tick(EVERY_S, 0.0)
+        assert not admission._shared()
+
+
+def test_who_published_little_and_ended_limits_nobody_any_more() -> None:
+    admission = Admission()
+    for tick in range(40):
+        for _ in range(100):
+            admission.enter(FLOOD, TIMED)
+            admission.leave(FLOOD, TIMED, 0, 0.02)
+        for _ in range(5 if tick < 20 else 0):
+            admission.enter(CALM, TIMED)
+            admission.leave(CALM, TIMED, 0, 0.001)
+        admission.tick(EVERY_S, 0.0)
+        if tick == 19:
+            assert admission._shared()
+    assert not admission._shared()
+
+
 def test_less_urgent_publishes_are_refused_before_others() -> None:
     admission = Admission()
     crowded(admission, (FLOOD,))

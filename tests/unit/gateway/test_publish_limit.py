@@ -37,6 +37,13 @@ def test_it_falls_by_steps_to_full_batches_and_to_half_of_them_where_others_are(
     assert run(crowd, 10, queued=1.0, shared=True) == LEAST_SHARED
 
 
+def test_it_rises_to_full_batches_at_once_when_nobody_else_publishes_little() -> None:
+    crowd = PublishLimit()
+    assert run(crowd, 10, queued=1.0, shared=True) == LEAST_SHARED
+    assert run(crowd, TICK_S, shared=True) == pytest.approx(LEAST_SHARED, rel=0.02)
+    assert run(crowd, TICK_S) == pytest.approx(LEAST, rel=0.02)
+
+
 def test_it_grows_slowly_while_it_holds_somebody() -> None:
     crowd = PublishLimit()
     low = run(crowd, 10, queued=1.0)
