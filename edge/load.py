@@ -1,4 +1,4 @@
-"""The load of this process and its machine, sampled ten times a second.
+"""The load of this process and its machine, sampled ten times a second, twice while it is idle.
 
 Two things are measured: how late the event loop calls a timer, which is how long anything that has
 arrived waits before it is looked at; and the use of the processor, by this process and by the
@@ -19,9 +19,16 @@ from contextlib import suppress
 from prometheus_client import Gauge
 
 EVERY_S = 0.1
+IDLE_EVERY_S = 0.5
+"""Seconds between samples of a process that did next to nothing since the last one. Overload that
+follows is seen half a second later.
+"""
+IDLE_CPU = 0.05
+"""The part of a core below which a process does next to nothing."""
 STANDING_S = 0.5
 TARGET_LAG_S = 0.1
 _SMOOTHING = 0.2
+"""The weight of a sample of `EVERY_S`."""
 
 _LAG = Gauge(
     "packetboat_load_loop_lag_seconds", "How late the event loop calls timers, last.",
@@ -93,6 +100,9 @@ class MachineLoad:
         self._sampled_s = clock()
         self._timer: asyncio.TimerHandle | None = None
         self._due_s = 0.0
+        self._longest_lag_s = 0.0
+        self._recent_cpu = 0.0
+        """Cores in use by the process since the last sample but one."""
         self._listeners: list[Callable[[float], None]] = []
         self.process_cpu = 0.0
         """Cores in use by the process, smoothed over half a second; above 1 if threads work beside
@@ -112,13 +122,25 @@ class MachineLoad:
         """Use of the process's core or of the machine, the larger of the two, from 0 to 1."""
         return min(1.0, max(self.process_cpu, self.machine_cpu))
 
+    @property
+    def every_s(self) -> float:
+        """Seconds from the last sample to the next."""
+        idle = self._recent_cpu < IDLE_CPU and self.loop_lag_s < self._target_lag_s
+        return IDLE_EVERY_S if idle else EVERY_S
+
+    def take_longest_lag_s(self) -> float:
+        """Return the longest lag since the last call, for the only caller."""
+        longest_s, self._longest_lag_s = self._longest_lag_s, 0.0
+        return longest_s
+
     def add_listener(self, sampled: Callable[[float], None]) -> None:
         """Call a function after each sample, with the seconds since the last."""
         self._listeners.append(sampled)
 
     def start(self) -> None:
+        """Take the next sample when it is due; on the loop that is to be watched."""
         loop = asyncio.get_running_loop()
-        self._due_s = loop.time() + EVERY_S
+        self._due_s = loop.time() + self.every_s
         self._timer = loop.call_at(self._due_s, self._called)
 
     def stop(self) -> None:
@@ -129,9 +151,10 @@ class MachineLoad:
             self._machine.close()
 
     def _called(self) -> None:
-        lag_s = asyncio.get_running_loop().time() - self._due_s
-        self.start()
-        self.sample(lag_s)
+        try:
+            self.sample(asyncio.get_running_loop().time() - self._due_s)
+        finally:
+            self.start()
 
     def sample(self, lag_s: float) -> None:
         """Take a sample when a timer was called `lag_s` late."""
@@ -141,6 +164,7 @@ class MachineLoad:
             return
         # uvloop counts time in whole milliseconds: a timer may be called a little early.
         self.loop_lag_s = max(0.0, lag_s)
+        self._longest_lag_s = max(self._longest_lag_s, self.loop_lag_s)
         self._lags.append(self.loop_lag_s)
         full = len(self._lags) == self._lags.maxlen
         self.standing_lag_s = min(self._lags) if full else 0.0
@@ -154,12 +178,14 @@ class MachineLoad:
 
     def _read_cpu(self, took_s: float) -> None:
         used_s = self._process_s()
-        self.process_cpu += _SMOOTHING * ((used_s - self._used_s) / took_s - self.process_cpu)
+        self._recent_cpu = (used_s - self._used_s) / took_s
+        weight = min(1.0, _SMOOTHING * took_s / EVERY_S)
+        self.process_cpu += weight * (self._recent_cpu - self.process_cpu)
         self._used_s = used_s
         busy, total = self._machine()
         if total > self._total:
             share = (busy - self._busy) / (total - self._total)
-            self.machine_cpu += _SMOOTHING * (share - self.machine_cpu)
+            self.machine_cpu += weight * (share - self.machine_cpu)
         self._busy, self._total = busy, total
         _CPU_OF_PROCESS.set(self.process_cpu)
         _CPU_OF_MACHINE.set(self.machine_cpu)

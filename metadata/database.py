@@ -32,7 +32,7 @@ for many tenants at once. These modules may call them (tests/tidy/test_row_secur
     postgres/database_schema: check; what the schema says of itself
     subscriptions/dead_letters: undelivered, prune; over all tenants
     delivery/due: progress, due_until, write, forget, forget_orphans; the scheduler's
-    exports/leases: claim; runners', over all tenants
+    exports/leases: claim, claimable; runners', over all tenants
     exports/pins: _missing; over all tenants
     exports/sweep: due, expired, prune, load, lanes, note_ends; over all tenants
     exports/ticks: due; over all tenants

@@ -18,6 +18,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
 
+from edge.load import MachineLoad
 from edge.message_id import MessageId
 from edge.problem import not_found, unavailable
 from edge.process_pool import ProcessPool
@@ -89,7 +90,7 @@ class SubscribeForwarder:
         usage: Usage = NO_LIMITS,
         process_pool: ProcessPool | None = None,
         outbox: Outbox | None = None,
-        late_s: Callable[[], float] = lambda: 0.0,
+        load: MachineLoad | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Make a forwarder, which owns nothing yet.
@@ -98,7 +99,8 @@ class SubscribeForwarder:
         Links are accepted at `address`; `links` is None for a forwarder without others. `levels`
         are the limits of tenants' messages in flight, and `usage` counts what they get. Slow
         filters run in `process_pool`, or without one in this process. `outbox` writes dead letters;
-        without one, exhausted deliveries stay open. `late_s` returns by how much timers are late.
+        without one, exhausted deliveries stay open. `load`, which its owner starts and stops, tells
+        how late timers are.
         """
         self.settings = settings or SubscribeSettings()
         self.ack_key = ack_key
@@ -115,7 +117,7 @@ class SubscribeForwarder:
         self.activity = Activity()
         self._stopping = False
         self._handing_over: asyncio.Task[None] | None = None
-        self.late_s = late_s
+        self.load = load or MachineLoad(machine=lambda: (0.0, 0.0))
         self.staged = StagedLocator(store, forwarded, StagedIds())
         self._tails = self._make_tails(store)
         self.flusher = self._make_flusher()
@@ -377,6 +379,7 @@ class SubscribeForwarder:
             weight=weight,
             activity=self.activity,
             waiting_of=self._waiting_of,
+            longest_lag_s=self.load.take_longest_lag_s,
             clock=self._clock,
         )
 

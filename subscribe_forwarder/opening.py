@@ -250,7 +250,7 @@ def _make_forwarder(
         usage=process.usage,
         process_pool=process.process_pool,
         outbox=Outbox(process.store),
-        late_s=lambda: process.load.loop_lag_s,
+        load=process.load,
     )
 
 

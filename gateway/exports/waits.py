@@ -1,7 +1,7 @@
 """Claims of this process that wait for runs of exports.
 
-A notifier says of which lakes runs may be claimed, and each second one claim of each wait list
-tries: a run can become ready by time alone.
+A notifier says of which lakes runs may be claimed, and a look each second asks once for all that
+wait: a run can become ready by time alone.
 """
 
 from __future__ import annotations
@@ -59,7 +59,10 @@ class RunClaims(Claims[Lakes, Runner, ClaimedRun]):
     async def run(self, database: Database) -> None:
         """Listen and look until cancelled; do nothing until somebody waits."""
         listening = notifier(database, self.runs_wait, self.notice)
-        await look_after(self.waits.needed, listening, self._look)
+        await look_after(self.waits.needed, listening, self.look)
 
-    async def _look(self) -> None:
-        self.notice()
+    async def look(self) -> None:
+        """Wake the claims that may find a run. Raises MetadataError."""
+        if lakes := {lake for key in self.waits.awaited() for lake in key}:
+            for lake in await self._leases.claimable(sorted(lakes)):
+                self.runs_wait(lake)

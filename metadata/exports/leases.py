@@ -53,10 +53,7 @@ TABLE_KEEPS_POSITIONS = "iceberg"
 """The format of tables that know how far they are."""
 _NO_RESULT = RunResult()
 
-# Materialized: within a join the choice may be made again for each row, and take several.
-_CLAIM = """
-WITH next AS MATERIALIZED (
-    SELECT q.tenant_id, q.uid, t.name AS tenant
+_CLAIMABLE = """
     FROM export_runs AS q
     JOIN exports AS e ON e.tenant_id = q.tenant_id AND e.uid = q.export_uid
     JOIN tenants AS t ON t.tenant_id = q.tenant_id AND t.state = 'active'
@@ -66,6 +63,16 @@ WITH next AS MATERIALIZED (
         WHERE before.tenant_id = q.tenant_id AND before.export_uid = q.export_uid
           AND before.number < q.number AND before.state IN ('queued', 'running')
       )
+"""
+_LAKES = "SELECT DISTINCT e.lake" + _CLAIMABLE
+# Materialized: within a join the choice may be made again for each row, and take several.
+_CLAIM = (
+    """
+WITH next AS MATERIALIZED (
+    SELECT q.tenant_id, q.uid, t.name AS tenant
+"""
+    + _CLAIMABLE
+    + """
     ORDER BY (
         SELECT count(*) FROM export_runs AS others
         WHERE others.tenant_id = q.tenant_id AND others.state = 'running'
@@ -82,6 +89,7 @@ WHERE r.tenant_id = next.tenant_id AND r.uid = next.uid
 RETURNING r.tenant_id, r.uid, r.export_uid, r.number, r.kind, r.attempt, r.ranges::text AS ranges,
     r.lease, r.lease_until, next.tenant
 """
+)
 _SPEC = SPECS + "WHERE e.tenant_id = $1 AND e.uid = $2"
 _LOCK_EXPORT = """
 SELECT FROM exports
@@ -214,6 +222,14 @@ class ExportLeaseRepository:
             )
 
         return await self._database.transaction(work)
+
+    async def claimable(self, lakes: Sequence[str]) -> list[str]:
+        """Return those lakes for which `claim` may find a run now."""
+
+        async def work(connection: Connection) -> list[str]:
+            return [row["lake"] for row in await connection.fetch(_LAKES, list(lakes))]
+
+        return await self._database.statement(work, writes=False)
 
     async def release(self, run_id: RunId, lease: bytes) -> None:
         """Queue a run again as if nobody had claimed it, because no runner was told of it. Does

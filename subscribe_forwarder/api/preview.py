@@ -87,7 +87,9 @@ class PreviewRoutes:
 
     async def _read(self, topic: Topic, preview: Preview, wanted: int) -> None:
         forwarder, evaluator = self._forwarder, self._forwarder.evaluator
-        replays = self._replays or Replays(forwarder.history, forwarder.catalog, forwarder.late_s)
+        replays = self._replays or Replays(
+            forwarder.history, forwarder.catalog, lambda: forwarder.load.loop_lag_s
+        )
         self._replays = replays
         lanes = {
             Lane(each.number, each.lane): LaneReplay(replays, topic, each.number, each.lane)

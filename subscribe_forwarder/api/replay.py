@@ -237,7 +237,9 @@ class ReplayRoutes:
     def _places(self) -> Replays:
         if self._replays is None:
             forwarder = self._forwarder
-            self._replays = Replays(forwarder.history, forwarder.catalog, forwarder.late_s)
+            self._replays = Replays(
+                forwarder.history, forwarder.catalog, lambda: forwarder.load.loop_lag_s
+            )
         return self._replays
 
 

@@ -39,19 +39,26 @@ class Fleet:
         weight: float,
         activity: Activity,
         waiting_of: Callable[[bytes], int],
+        longest_lag_s: Callable[[], float],
         clock: Callable[[], float],
     ) -> None:
         """Make the fleet's member.
 
-        `renewed_late`: the lease was over by our clock, and is good again; `activity` and
-        `waiting_of`, the consumers that wait for a subscription, are the load that it reports.
+        `renewed_late`: the lease was over by our clock, and is good again. The load that it
+        reports is `activity`, `waiting_of`, the consumers that wait for a subscription, and
+        `longest_lag_s`, the longest lag of the loop since the last call.
         """
         self._links = links
         self._clock = clock
         self._renewed_late = renewed_late
         self.directory = OwnerDirectory()
         self.members = Members()
-        self._load = LoadReporter(activity, units=lambda: len(self.owners), waiting_of=waiting_of)
+        self._load = LoadReporter(
+            activity,
+            units=lambda: len(self.owners),
+            waiting_of=waiting_of,
+            longest_lag_s=longest_lag_s,
+        )
         self.lease = LeaseKeeper(
             leases,
             self,
@@ -85,7 +92,6 @@ class Fleet:
             links.on_peer(self._on_peer)
 
     def start(self) -> None:
-        self._load.start()
         self.lease.start()
         self.claims.start()
 
@@ -139,7 +145,6 @@ class Fleet:
         self.announcer.leaving()
         self.announcer.released(units)
         self.owners.clear()
-        self._load.close()
 
     # The lease.
 

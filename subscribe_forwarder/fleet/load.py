@@ -17,7 +17,6 @@ from metadata.types import WHOLE, Unit
 from subscribe_forwarder import metrics
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.fleet.activity import Activity
-from subscribe_forwarder.fleet.lag import LagProbe
 
 SMOOTHED_OVER_S = 5.0
 QUIET_PER_S = 0.05
@@ -58,7 +57,7 @@ class _Sum:
 
 
 class LoadReporter:
-    """One per process. Between `start` and `close` the loop's lag is measured."""
+    """Reports the load of one process."""
 
     def __init__(
         self,
@@ -66,31 +65,27 @@ class LoadReporter:
         *,
         units: Callable[[], int],
         waiting_of: Callable[[bytes], int],
+        longest_lag_s: Callable[[], float] = lambda: 0.0,
         connections: Callable[[], int] | None = None,
         cpu_s: Callable[[], float] = time.process_time,
     ) -> None:
         """Make a reporter.
 
         `units`: how many are owned; `waiting_of`: consumers that wait for a subscription;
-        `connections`: those that wait in this process, from its gauges unless given.
+        `longest_lag_s`: the longest lag of the loop since its last call; `connections`: those that
+        wait in this process, from its gauges unless given.
         """
         self._activity = activity
         self._units = units
         self._waiting_of = waiting_of
         self._connections = connections or _connections
         self._cpu_s = cpu_s
-        self._lag = LagProbe()
+        self._longest_lag_s = longest_lag_s
         self._active: dict[Reader, _Active] = {}
         self._reported_s: float | None = None
         self._used_s = 0.0
         self._cpu = 0.0
         self._bytes_per_s = 0.0
-
-    def start(self) -> None:
-        self._lag.start()
-
-    def close(self) -> None:
-        self._lag.stop()
 
     def report(self, now_s: float) -> bytes:
         """Return JSON of at most `loads.MAX_BYTES`; `now_s` is of a monotonic clock."""
@@ -136,7 +131,7 @@ class LoadReporter:
                 total.waiting += part.waiting if first else 0
         return Load(
             cpu=round(self._cpu, 3),
-            lag_s=round(self._lag.take(), 3),
+            lag_s=round(self._longest_lag_s(), 3),
             per_second=round(sum(one.per_second for one in self._active.values()), 1),
             bytes_per_second=round(self._bytes_per_s),
             waiting=self._connections(),

@@ -92,6 +92,13 @@ class Harbour:
     async def claim(self, *, lake: str = "default", lease_s: float = 60.0) -> ClaimedRun | None:
         return await self.leases.claim([lake], "runner", lease_s)
 
+    async def claims_nothing(self) -> bool:
+        """Return whether there is nothing to claim; a look and a claim must agree."""
+        looked = await self.leases.claimable(["default"])
+        claimed = await self.claim()
+        assert (looked == []) == (claimed is None)
+        return claimed is None
+
     async def claimed(self, **options: Any) -> ClaimedRun:
         claimed = await self.claim(**options)
         assert claimed is not None

@@ -217,16 +217,17 @@ async def test_runs_of_an_export_come_one_after_the_other(harbour: Harbour) -> N
     for state in ("waits", "failed"):
         claimed = await harbour.claimed()
         assert claimed.number == 1
-        assert await harbour.claim() is None
+        assert await harbour.claims_nothing()
         await harbour.fail(claimed, retry=state == "waits")
         if state == "waits":
-            assert await harbour.claim() is None
+            assert await harbour.claims_nothing()
             await harbour.ready()
+            assert await harbour.leases.claimable(["default"]) == ["default"]
     for number in (2, 3):
         claimed = await harbour.claimed()
         assert claimed.number == number
         await harbour.succeed(claimed)
-    assert await harbour.claim() is None
+    assert await harbour.claims_nothing()
 
 
 async def test_of_kind_export_one_waits_at_a_time(harbour: Harbour) -> None:
@@ -302,7 +303,8 @@ async def test_tenants_take_turns_and_lakes_are_kept_apart(harbour: Harbour) -> 
         harbour.tenant_id,
         harbour.tenant_id,
     ]
-    assert await harbour.claim() is None
+    assert await harbour.claims_nothing()
+    assert await harbour.leases.claimable(["blue", "default"]) == ["blue"]
     assert (await harbour.claimed(lake="blue")).spec.name == "elsewhere"
 
 
@@ -316,7 +318,7 @@ async def test_nothing_is_done_for_a_tenant_that_is_suspended(harbour: Harbour) 
     tenant = await harbour.world.tenants.get_by_id(harbour.tenant_id)
     suspended = TenantSpec(tenant.name, state="suspended")
     await harbour.world.tenants.update(suspended)
-    assert await harbour.claim() is None
+    assert await harbour.claims_nothing()
     assert (await harbour.leases.renew(claimed.id, claimed.lease, 60.0)).cancelled
     await harbour.world.tenants.update(replace(suspended, state="active"))
     assert not (await harbour.leases.renew(claimed.id, claimed.lease, 60.0)).cancelled

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from edge.load import EVERY_S, MachineCpu, MachineLoad
+from edge.load import EVERY_S, IDLE_EVERY_S, MachineCpu, MachineLoad
 
 
 class Site:
@@ -85,6 +85,31 @@ def test_the_machine_has_a_processor() -> None:
     assert machine() == (0.0, 0.0)
 
 
+def test_the_longest_lag_is_told_once(site: Site) -> None:
+    site.pass_time(1, 0.3)
+    site.pass_time(1, 0.1)
+    assert site.load.take_longest_lag_s() == 0.3
+    assert site.load.take_longest_lag_s() == 0.0
+
+
+def test_an_idle_process_is_sampled_twice_a_second(site: Site) -> None:
+    site.pass_time(1, 0.0, process=0.5)
+    assert site.load.every_s == EVERY_S
+    site.pass_time(1, 0.0, process=0.02)
+    assert site.load.every_s == IDLE_EVERY_S
+    site.pass_time(1, 0.2, process=0.02)
+    assert site.load.every_s == EVERY_S, "its loop is late"
+
+
+def test_a_sample_counts_by_the_time_that_it_took(site: Site) -> None:
+    site.pass_time(50, 0.0, process=0.5)
+    site.now_s += IDLE_EVERY_S
+    site.total += 100
+    site.load.sample(0.0)
+    assert site.load.process_cpu == pytest.approx(0.0, abs=0.01)
+    assert site.load.machine_cpu == pytest.approx(0.0, abs=0.01)
+
+
 async def test_it_samples_the_loop_it_is_started_on() -> None:
     load, sampled = MachineLoad(), asyncio.Event()
     load.add_listener(lambda took_s: sampled.set() if took_s > 0 else None)
@@ -93,5 +118,5 @@ async def test_it_samples_the_loop_it_is_started_on() -> None:
         await sampled.wait()
     load.stop()
     sampled.clear()
-    await asyncio.sleep(2 * EVERY_S)
+    await asyncio.sleep(2 * load.every_s)
     assert not sampled.is_set()

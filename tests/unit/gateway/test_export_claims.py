@@ -24,6 +24,7 @@ class Store:
     def __init__(self) -> None:
         self.queued: dict[str, list[int]] = {}
         self.claims = 0
+        self.looks: list[tuple[str, ...]] = []
         self.released: list[int] = []
         self.broken = False
         self.gate = asyncio.Event()
@@ -42,6 +43,10 @@ class Store:
                 lease = number.to_bytes(16)
                 return ClaimedRun(run_id, lease, NOW, "acme", spec, number, EXPORT, 1, None)
         return None
+
+    async def claimable(self, lakes: Sequence[str]) -> list[str]:
+        self.looks.append(tuple(lakes))
+        return [lake for lake in lakes if self.queued.get(lake)]
 
     async def release(self, run_id: RunId, lease: bytes) -> None:
         self.released.append(int.from_bytes(lease))
@@ -109,6 +114,24 @@ async def test_a_look_costs_one_statement_for_all_who_want_the_same(
     assert store.claims == tried + 2
     line.waits.drain()
     assert await asyncio.gather(*waiting) == [None] * 6
+
+
+async def test_a_look_wakes_the_claims_that_may_find_a_run(line: RunClaims, store: Store) -> None:
+    await line.look()
+    assert store.looks == [], "nobody waits"
+    waiting = [asyncio.create_task(claim(line, lakes, 60.0)) for lakes in (["b", "a"], ["c"])]
+    await turns()
+    tried = store.claims
+    await line.look()
+    await turns()
+    assert store.claims == tried
+    store.queued["a"] = [1]
+    await line.look()
+    assert number(await waiting[0]) == 1
+    assert store.claims == tried + 1
+    assert store.looks == [("a", "b", "c")] * 2
+    line.waits.drain()
+    assert await waiting[1] is None
 
 
 async def test_a_ring_between_the_first_try_and_the_wait_is_heard(

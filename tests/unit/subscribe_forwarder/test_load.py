@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -16,9 +14,7 @@ from metadata.ids import new_uid
 from metadata.types import CursorKey, Unit
 from subscribe_forwarder import metrics
 from subscribe_forwarder.delivery.reading.batch import BatchRange
-from subscribe_forwarder.fleet import lag
 from subscribe_forwarder.fleet.activity import Activity
-from subscribe_forwarder.fleet.lag import LagProbe
 from subscribe_forwarder.fleet.load import LoadReporter
 
 TENANT, TOPIC = new_uid(), new_uid()
@@ -54,6 +50,7 @@ class Reporting:
             self.activity,
             units=lambda: 7,
             waiting_of=self._waiting_of,
+            longest_lag_s=lambda: 0.25,
             connections=lambda: 3,
             cpu_s=lambda: self.used_s,
         )
@@ -89,7 +86,7 @@ def test_rates_settle_at_what_goes_on() -> None:
     assert load.cpu == pytest.approx(0.4, abs=0.01)
     assert load.per_second == pytest.approx(50, abs=0.1)
     assert load.bytes_per_second == pytest.approx(5000, abs=10)
-    assert (load.units, load.waiting) == (7, 3)
+    assert (load.units, load.waiting, load.lag_s) == (7, 3, 0.25)
     (whole,), (part,) = load.partitions, load.subscriptions
     assert whole.unit == one.partition
     assert part.unit == one.partition._replace(subscription_uid=one.cursor.key.subscription_uid)
@@ -177,18 +174,6 @@ def test_connections_are_those_of_the_process() -> None:
     finally:
         metrics.waiting.dec(2)
         metrics.streams.dec(3)
-
-
-async def test_a_loop_that_was_held_up_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lag, "EVERY_S", 0.01)
-    probe = LagProbe()
-    probe.start()
-    await asyncio.sleep(0.02)
-    time.sleep(0.2)  # noqa: ASYNC251 (what is to be seen)
-    await asyncio.sleep(0.02)
-    assert probe.take() >= 0.1
-    assert probe.take() == 0.0
-    probe.stop()
 
 
 def test_a_backlog_counts_for_scaling_only_while_somebody_takes_of_it() -> None:
