@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Mapping
 
 import structlog
 
@@ -59,6 +60,7 @@ class Keeper:
         self._topic_full: dict[TopicKey, Full] = {}
         self._tenant_full: set[bytes] = set()
         self._noted_s = 0.0
+        self._noted: Totals = {}
 
     async def run(self) -> None:
         """Work regularly until this is cancelled."""
@@ -77,19 +79,25 @@ class Keeper:
         The topics may be read again while it waits, so the whole round uses one reading: a topic
         that is deleted meanwhile is in it to the end.
         """
-        topics, lanes = self._topics.topics, self._topics.lanes
+        topics, lanes, counts = self._topics.topics, self._topics.lanes, self._topics.lane_counts
         await self._exports.begin_in_new_lanes()
         holds = await self._retention.holds()
         await self._sizes.measure()
-        counts = Counter((lane.tenant_id, lane.topic_uid) for lane in lanes)
-        plans = await self._truncator.trim(topics, lanes, holds)
-        if self._any_limit(topics, self._sizes.totals(lanes)):
-            await self._sizes.measure()
         totals = self._sizes.totals(lanes)
+        plans = await self._truncator.trim(topics, lanes, holds, totals)
+        if self._any_limit(topics, totals):
+            await self._sizes.measure()
+            totals = self._sizes.totals(lanes)
         await self._judge(topics, plans, counts, totals)
         if time.monotonic() - self._noted_s >= USAGE_EVERY_S:
             self._noted_s = time.monotonic()
-            await self._retention.note_usage((*key, *total) for key, total in totals.items())
+            await self._note_usage(totals)
+
+    async def _note_usage(self, totals: Totals) -> None:
+        """Store the totals that this term has not stored yet."""
+        changed = [(*key, *total) for key, total in totals.items() if self._noted.get(key) != total]
+        await self._retention.note_usage(changed)
+        self._noted = totals
 
     def _any_limit(self, topics: dict[TopicKey, TopicLimits], totals: Totals) -> bool:
         """Return whether a topic or tenant is so near a limit that the last truncation matters."""
@@ -109,13 +117,20 @@ class Keeper:
         self,
         topics: dict[TopicKey, TopicLimits],
         plans: dict[LaneKey, Plan],
-        counts: Counter[TopicKey],
+        counts: Mapping[TopicKey, int],
         totals: Totals,
     ) -> None:
         """Write the flags that changed; a topic with a group that did not answer keeps its own."""
-        planned: dict[TopicKey, list[Plan]] = {}
-        for lane, each in plans.items():
-            planned.setdefault((lane.tenant_id, lane.topic_uid), []).append(each)
+        planned: Counter[TopicKey] = Counter()
+        age_blocked: set[TopicKey] = set()
+        bytes_blocked: set[TopicKey] = set()
+        for lane, plan in plans.items():
+            key = (lane.tenant_id, lane.topic_uid)
+            planned[key] += 1
+            if plan.age_blocked:
+                age_blocked.add(key)
+            if plan.bytes_blocked:
+                bytes_blocked.add(key)
         over = {
             tenant_id: tenant_full(
                 self._stored_limits.of(tenant_id), stored, before=tenant_id in self._tenant_full
@@ -125,14 +140,13 @@ class Keeper:
         self._tenant_full = {tenant_id for tenant_id, full in over.items() if full is not None}
         flags: list[FullFlag] = []
         for key, topic in topics.items():
-            lanes = planned.get(key, [])
             own = self._topic_full.get(key)
-            if lanes and len(lanes) == counts[key]:
+            if planned[key] and planned[key] == counts[key]:
                 own = topic_full(
                     topic.retention,
                     totals[key][0],
-                    age_blocked=any(each.age_blocked for each in lanes),
-                    bytes_blocked=any(each.bytes_blocked for each in lanes),
+                    age_blocked=key in age_blocked,
+                    bytes_blocked=key in bytes_blocked,
                     before=own,
                 )
             elif key not in self._topic_full and topic.full is not None:

@@ -11,7 +11,7 @@ from metadata.topics.retention import Generation, LaneKey
 from scheduler import metrics
 from store_nodes.client import QueueInfo, StoreClient
 from store_nodes.errors import StoreError
-from store_nodes.queue_id import QueueId
+from store_nodes.queue_id import pack_queue_id
 
 _log = structlog.get_logger("packetboat.scheduler")
 
@@ -47,8 +47,10 @@ class Sizes:
         """Return a queue; None if it isn't known: not made yet, deleted, or its group never
         answered.
         """
-        raw = QueueId(key.topic_uid, key.partition, key.lane, generation.number).pack()
-        return self._groups.get(generation.group, {}).get(raw)
+        infos = self._groups.get(generation.group)
+        if infos is None:
+            return None
+        return infos.get(pack_queue_id(key.topic_uid, key.partition, key.lane, generation.number))
 
     def led_to(self) -> set[bytes]:
         """Return the queues that staged messages of sealed queues go to, or through.
@@ -71,13 +73,13 @@ class Sizes:
         """Return the (stored bytes, staged messages) by (tenant, topic)."""
         totals: dict[tuple[bytes, bytes], tuple[int, int]] = {}
         for key, generations in lanes.items():
-            stored, staged = totals.get((key.tenant_id, key.topic_uid), (0, 0))
+            stored, staged = totals.setdefault((key.tenant_id, key.topic_uid), (0, 0))
             for generation in generations:
                 info = self.of(key, generation)
-                if info is not None:
+                if info is not None and (info.stored_bytes or info.staged):
                     stored += info.stored_bytes
                     staged += info.staged
-            totals[key.tenant_id, key.topic_uid] = (stored, staged)
+                    totals[key.tenant_id, key.topic_uid] = (stored, staged)
         return totals
 
 

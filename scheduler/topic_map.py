@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import structlog
@@ -36,6 +37,8 @@ class TopicMap:
         self._dirty = asyncio.Event()
         self.topics: dict[tuple[bytes, bytes], TopicLimits] = {}
         self.lanes: dict[LaneKey, list[Generation]] = {}
+        self.lane_counts: Counter[tuple[bytes, bytes]] = Counter()
+        """The number of lanes by topic."""
         self.queues: Queues = {}
 
     async def on_feed(self, changes: Sequence[Change]) -> None:
@@ -48,6 +51,7 @@ class TopicMap:
         self._dirty.clear()
         topics, self.lanes = await self._repository.topics()
         self.topics = {(topic.tenant_id, topic.uid): topic for topic in topics}
+        self.lane_counts = Counter((key.tenant_id, key.topic_uid) for key in self.lanes)
         self.queues = {
             QueueId(key.topic_uid, key.partition, key.lane, each.number).pack(): (
                 QueueKey(*key, each.number),

@@ -3,15 +3,15 @@
 In each round the holds and the sizes in the store are read, and each partition is planned
 (limits.py). If `trimmed_to` goes up, it is committed under the partition's row lock, and only then
 is the store told to truncate, with the offsets to keep. A crash in between leaves `trimmed_to`
-ahead of the store; the next round sees that and truncates. Only partitions with changes cost more
-than their share of the two readings.
+ahead of the store; the next round sees that and truncates. A lane with nothing to truncate costs
+its share of the two readings and a look.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import structlog
 
@@ -41,6 +41,8 @@ AGE_STEPS = 20
 MIN_AGE_EVERY_S = 0.5
 LEAST_SEALED_S = 60.0
 """Least seconds that an empty sealed queue stays, because publishers may still ask it."""
+SETTLED = Plan(0, past_pins=False, age_blocked=False, bytes_blocked=False)
+"""The plan of a lane that has nothing to truncate, whatever holds and limits say."""
 _log = structlog.get_logger("packetboat.scheduler")
 
 
@@ -76,10 +78,13 @@ class Truncator:
         topics: dict[tuple[bytes, bytes], TopicLimits],
         lanes: dict[LaneKey, list[Generation]],
         holds: Holds,
+        totals: Mapping[tuple[bytes, bytes], tuple[int, int]],
     ) -> dict[LaneKey, Plan]:
-        """Truncate all partitions once; return the plans of those whose groups answered."""
+        """Truncate all partitions once; return the plans of those whose groups answered.
+
+        `totals` are those of `Sizes`.
+        """
         metrics.history_held.set(holds.by_backup)
-        totals = self._sizes.totals(lanes)
         self._led_to = self._sizes.led_to()
         plans: dict[LaneKey, Plan] = {}
 
@@ -97,17 +102,31 @@ class Truncator:
                     metrics.failures.labels("trim").inc()
                     _log.info("trim put off", topic=topic.name, error=f"{error.code}: {error}")
 
-        await asyncio.gather(
-            *(
-                one(key, generations)
-                for key, generations in lanes.items()
-                if all(each.group in self._sizes.fresh for each in generations)
-            )
-        )
+        unsettled: list[tuple[LaneKey, list[Generation]]] = []
+        for key, generations in lanes.items():
+            if self._is_settled(key, generations, holds):
+                plans[key] = SETTLED
+            elif all(each.group in self._sizes.fresh for each in generations):
+                unsettled.append((key, generations))
+        await asyncio.gather(*(one(*each) for each in unsettled))
         for memory in (self._ages, self._sent):
             for key in memory.keys() - lanes.keys():
                 del memory[key]
         return plans
+
+    def _is_settled(self, key: LaneKey, generations: Sequence[Generation], holds: Holds) -> bool:
+        """Return whether a lane, whose group answered, has one queue, which is empty and known to
+        be truncated to its end, and no offsets that it keeps or kept.
+        """
+        if len(generations) > 1 or key in holds.kept or self._sent.get(key) is not None:
+            return False
+        only = generations[0]
+        if only.group not in self._sizes.fresh:
+            return False
+        info = self._sizes.of(key, only)
+        if info is None:
+            return only.trimmed_to >= only.base
+        return info.first == info.end <= only.trimmed_to and not info.stored_bytes
 
     async def _trim_lane(
         self,

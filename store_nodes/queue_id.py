@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 _LAYOUT = struct.Struct(">16sIBI")
 QUEUE_ID_BYTES = _LAYOUT.size
+pack_queue_id = _LAYOUT.pack
+"""Returns `QueueId(…).pack()` of the same arguments; for loops over all queues."""
 
 
 class QueueId(NamedTuple):

@@ -108,6 +108,9 @@ class Pushers:
         self._inactive: frozenset[bytes] = frozenset()
         self._tenants_stale = inactive is not None
         self._pushed: dict[bytes, Pushed] = {}
+        self._owned: dict[bytes, bytes] = {}
+        """The tenants of the topics that have units here, as of `_owned_version`."""
+        self._owned_version = -1
         self._of_topic: dict[bytes, set[bytes]] = {}
         self._stale_topics: set[bytes] = set()
         self._stale: set[bytes] = set()
@@ -262,7 +265,11 @@ class Pushers:
 
     async def _look_at_topics(self) -> None:
         """Look up the subscriptions to push."""
-        owned = {owner.key.topic_uid: owner.key.tenant_id for owner in self._forwarder.owners}
+        owners = self._forwarder.owners
+        if owners.version != self._owned_version:
+            self._owned = {owner.key.topic_uid: owner.key.tenant_id for owner in owners}
+            self._owned_version = owners.version
+        owned = self._owned
         now_s = self._means.endpoints.clock()
         if now_s >= self._look_again_s:
             self._look_again_s = now_s + LOOK_AGAIN_S

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Edit, Mutant
 
+_SETTLED = "tests/unit/scheduler/test_settled_lanes.py::"
+
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "forwarding discards a message before it records its copy",
@@ -49,6 +51,42 @@ MUTANTS: tuple[Mutant, ...] = (
         breaks="P3",
         killed_by="tests/unit/scheduler/test_forwarding.py"
         "::test_a_copy_is_made_once_whenever_the_scheduler_dies",
+    ),
+    Mutant(
+        "the truncator passes over a lane that is not truncated to its end",
+        (
+            Edit(
+                "scheduler/truncator.py",
+                "return info.first == info.end <= only.trimmed_to and not info.stored_bytes",
+                "return info.first == info.end and not info.stored_bytes",
+            ),
+        ),
+        breaks="P3",
+        killed_by=f"{_SETTLED}test_truncating_a_settled_lane_would_do_nothing",
+    ),
+    Mutant(
+        "the truncator passes over a lane that holds messages",
+        (
+            Edit(
+                "scheduler/truncator.py",
+                "return info.first == info.end <= only.trimmed_to and not info.stored_bytes",
+                "return info.first <= only.trimmed_to and not info.stored_bytes",
+            ),
+        ),
+        breaks="P3",
+        killed_by=f"{_SETTLED}test_a_lane_is_settled_when_all_of_it_is_truncated",
+    ),
+    Mutant(
+        "the truncator passes over a lane whose kept offsets changed",
+        (
+            Edit(
+                "scheduler/truncator.py",
+                "if len(generations) > 1 or key in holds.kept or self._sent.get(key) is not None:",
+                "if len(generations) > 1:",
+            ),
+        ),
+        breaks="P3",
+        killed_by=f"{_SETTLED}test_a_lane_that_keeps_or_kept_offsets_is_not_settled",
     ),
     Mutant(
         "the truncator drops a sealed queue that has staged messages",
