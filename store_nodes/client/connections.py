@@ -16,10 +16,11 @@ import structlog
 from peering.rpc.dialling import Address
 from peering.shared_secret import SharedSecret
 from peering.tls import PeerTls
+from store_nodes.beats import BEAT_S, until_next_s
 from store_nodes.client.appender import Appender, Receipt
 from store_nodes.client.guard import GuardOf
 from store_nodes.client.leaders import LeaderTable, LogClock
-from store_nodes.client.link import PING_WITHIN_S, NodeLink
+from store_nodes.client.link import NodeLink
 from store_nodes.client.watch import OnAppend, OnChange, Watch
 from store_nodes.errors import StoreError, Unavailable
 from store_nodes.transport.handshake import Identity
@@ -27,7 +28,7 @@ from store_nodes.wire import LeaderView, NodeView, Reply
 
 SWEEP_EVERY_S = 0.025
 TICK_EVERY_S = 0.1
-IDLE_TICK_S = PING_WITHIN_S
+IDLE_TICK_S = BEAT_S
 """Seconds between ticks of a client that has nothing under way, so that it pings all nodes at
 once.
 """
@@ -330,7 +331,7 @@ class Connections:
         for watch in list(self._watches):
             watch.kick()
         waits = self._busy or not all(watch.following for watch in self._watches)
-        latest_s = now_s + (TICK_EVERY_S if waits else IDLE_TICK_S)
+        latest_s = now_s + (TICK_EVERY_S if waits else until_next_s(now_s, IDLE_TICK_S))
         next_s = latest_s
         for link in list(self._links.values()):
             next_s = min(next_s, link.tick(now_s, own_pause_s, latest_s))

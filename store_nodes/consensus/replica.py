@@ -34,6 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from store_nodes.beats import next_multiple
 from store_nodes.commands import Reconfigure, encode_value
 from store_nodes.consensus.candidate import Candidate
 from store_nodes.consensus.effects import Effects
@@ -194,14 +195,14 @@ class Replica:
         """The time of the next tick that this replica needs, unless an input comes before.
 
         A time that is over asks for ticks every 25 ms or so. A tick comes at least once a
-        heartbeat, so that the wall clock is known.
+        heartbeat to a leader, and each `look_us` to others, so that the wall clock is known.
         """
         state = self.state
         led = state.leadership
-        idle = led is None or self._leader.is_idle(led)
-        due_us = state.next_beat_us(self._ticked_us, idle=idle)
         if led is not None:
+            due_us = state.next_beat_us(self._ticked_us, idle=self._leader.is_idle(led))
             return min(due_us, self._leader.due_us(led))
+        due_us = next_multiple(self._ticked_us, state.timing.look_us)
         if state.candidacy is not None:
             return min(due_us, state.candidacy.deadline_us)
         return min(due_us, state.election_us)

@@ -28,6 +28,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from store_nodes.beats import BEAT_US, ROUND_US, next_multiple
 from store_nodes.consensus import ballot as ballots
 from store_nodes.consensus.acceptor import Acceptor, Recovered
 from store_nodes.consensus.ballot import Ballot
@@ -55,7 +56,7 @@ class Timing:
     """
 
     heartbeat_us: int = 150_000
-    idle_heartbeat_us: int = 300_000
+    idle_heartbeat_us: int = BEAT_US
     """Time between heartbeats while every member is level: several `heartbeat_us`, and a small part
     of `election_us`.
     """
@@ -75,6 +76,10 @@ class Timing:
     slow_mark_us: int = 60_000_000
     """Time for which such a leader is no candidate for the balance."""
     mark_us: int = 1_000_000
+    look_us: int = ROUND_US
+    """Longest time between two looks at the wall clock while another node leads; a leader looks
+    with each heartbeat.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,7 +428,7 @@ class ReplicaState:
         It is the same for all such groups of a node, so that their messages leave together.
         """
         every_us = self.timing.idle_heartbeat_us if idle else self.timing.heartbeat_us
-        return after_us - after_us % every_us + every_us
+        return next_multiple(after_us, every_us)
 
     def wall_us(self) -> int:
         return self.clock.of(self.me, self.now_us)

@@ -166,6 +166,8 @@ class Group:
         self._reads: dict[int, asyncio.Future[int]] = {}
         self._applied_waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._next_token = 0
+        self.next_tick_us = 0
+        """The time of the next tick that this group needs, which the node notes; 0 for any tick."""
 
     # -- clients -------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Does a node's work besides its groups, once a second: disk space, checkpoints, peers.
+"""Does a node's work besides its groups, about once a second: disk space, checkpoints, peers.
 
 It checks the free space, writes checkpoints, and records its peers and the synced end of the log
 that they may be told. Blocking calls run in a thread, one at a time; any OSError is fatal. A new
@@ -16,6 +16,7 @@ from typing import TypeVar
 
 import structlog
 
+from store_nodes.beats import ROUND_S, until_next_s
 from store_nodes.checkpoint.format import Checkpoint
 from store_nodes.disk_room import no_room
 from store_nodes.node.boot import BootRecord, pack_tail
@@ -25,7 +26,6 @@ from store_nodes.settings import StoreNodeSettings
 from store_nodes.wal.disk import Disk
 from store_nodes.wal.group_commit import GroupCommit
 
-EVERY_S = 1.0
 CHECKPOINT_BYTES = 64 * 1024 * 1024
 CHECKPOINT_S = 600.0
 
@@ -163,9 +163,10 @@ class Housekeeping:
             raise
 
     async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
         while not self._stopping.is_set():
             try:
-                async with asyncio.timeout(EVERY_S):
+                async with asyncio.timeout(until_next_s(loop.time(), ROUND_S)):
                     await self._stopping.wait()
             except TimeoutError:
                 await self._turn()

@@ -15,6 +15,7 @@ import structlog
 
 from peering.rpc.handshake import PeerRefusal
 from peering.tls import PeerTls
+from store_nodes.beats import EARLY_S, ROUND_US, next_multiple
 from store_nodes.checkpoint.format import Checkpoint
 from store_nodes.client import SnapshotImage
 from store_nodes.commands import GROUPS_COUNTER
@@ -49,9 +50,6 @@ from store_nodes.wire import NodeView, Remote
 
 TICK_US = 25_000
 """Least time between two ticks of the groups."""
-EARLY_S = 0.001
-"""Time by which the event loop may call a timer too early."""
-DISK_CHECK_US = 1_000_000
 
 log = structlog.get_logger()
 
@@ -215,24 +213,34 @@ class Node:
             self._fatal(f"{task.get_name()}: {error!r}")
 
     def _tick(self) -> None:
-        """Tick all groups, and set the timer of the next tick.
-
-        Groups that need no tick yet get one too, because it costs less than a timer of their own.
-        """
+        """Tick the groups that are due, and set the timer of the next tick."""
         now_us, wall_us = self.now_us(), time.time_ns() // 1000
         self._timer = None
         self._ticked_us = now_us
+        due_us = now_us
         if self._takes_part:
-            for group in list(self.groups.values()):
-                if group.id not in self._new_groups:
-                    group.tick(now_us, wall_us)
+            due_us = self._tick_groups(now_us, wall_us)
         if now_us >= self._next_disk_check_us:
-            self._next_disk_check_us = now_us + DISK_CHECK_US
+            self._next_disk_check_us = next_multiple(now_us, ROUND_US)
             self._housekeeping.disk.look()
             self._announce_nodes()
             self._learn_members()
-        due_us = self._next_disk_check_us if self._takes_part else now_us
-        self._set_timer(max(due_us, now_us + TICK_US))
+        self._set_timer(max(min(due_us, self._next_disk_check_us), now_us + TICK_US))
+
+    def _tick_groups(self, now_us: int, wall_us: int) -> int:
+        """Tick the groups that are due; return the first time at which another one is.
+
+        The others, and new groups, say in `_pump` when they are due.
+        """
+        first_us = now_us + ROUND_US
+        for group in list(self.groups.values()):
+            if group.id in self._new_groups:
+                continue
+            if group.next_tick_us <= now_us:
+                group.tick(now_us, wall_us)
+            else:
+                first_us = min(first_us, group.next_tick_us)
+        return first_us
 
     def _tick_by(self, due_us: int) -> None:
         """Tick at `due_us` or before, but not sooner after the last tick than `TICK_US`."""
@@ -245,7 +253,6 @@ class Node:
     def _set_timer(self, at_us: int) -> None:
         if self._ticking:
             self._tick_us = at_us
-            # The event loop counts in milliseconds, and may call a timer a little early.
             delay_s = max(0, at_us - self.now_us()) / 1e6 + EARLY_S
             self._timer = asyncio.get_running_loop().call_later(delay_s, self._tick)
 
@@ -267,8 +274,11 @@ class Node:
             touched, self._touched = self._touched, {}
             for group in touched.values():
                 group.pump()
-                if self._tick_us > self._ticked_us + TICK_US:
-                    self._tick_by(group.due_us)
+                # The next tick is as soon as it may be: it looks at this group, due or not.
+                soon = self._tick_us <= self._ticked_us + TICK_US
+                group.next_tick_us = 0 if soon else group.due_us
+                if not soon:
+                    self._tick_by(group.next_tick_us)
         self._pumping = False
 
     def submit(

@@ -18,6 +18,7 @@ from peering.rpc.dialling import Address, Backoff, keep_dialling
 from peering.rpc.frames import Buffer, Goodbye
 from peering.rpc.handshake import PeerRefusal, RefusedByPeer
 from peering.tls import PeerTls
+from store_nodes.beats import ROUND_S, until_next_s
 from store_nodes.transport.handshake import (
     FIRST_RETRY_S,
     MOST_RETRY_S,
@@ -38,7 +39,7 @@ from store_nodes.wire import (
     Welcome,
 )
 
-PING_EVERY_S = 1.0
+PING_EVERY_S = ROUND_S
 DIAL_LOWER_EVERY_S = 3.0
 SILENCE_S = 5.0
 
@@ -239,7 +240,7 @@ class PeerNetwork:
         loop = asyncio.get_running_loop()
         while True:
             slept_at = loop.time()
-            await asyncio.sleep(PING_EVERY_S)
+            await asyncio.sleep(until_next_s(slept_at, PING_EVERY_S))
             # If this process itself was stopped, its peers are not to blame for the silence.
             own_pause_s = max(0.0, loop.time() - slept_at - 2 * PING_EVERY_S)
             own_tail = self._own_tail()

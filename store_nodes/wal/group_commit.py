@@ -19,13 +19,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from store_nodes.beats import ROUND_S, until_next_s
 from store_nodes.wal.errors import WalClosed
 from store_nodes.wal.frame import Record
 from store_nodes.wal.log import WriteAheadLog
 from store_nodes.wal.position import Position
 
 DEFAULT_MAX_FLUSH_BYTES = 16 * 1024 * 1024
-IDLE_MARK_S = 1.0
+IDLE_MARK_S = ROUND_S
 FLUSH_SAMPLES = 4096
 
 Done = Callable[[list[Position]], None]
@@ -108,6 +109,7 @@ class GroupCommit:
         self._thread = threading.Thread(target=self._flush_thread, name="wal-flush", daemon=True)
         self._thread.start()
         self._busy = False
+        self._flush_ended_s = time.monotonic()
         if self._wanted:
             self._start_soon()
         self._arm_idle_timer()
@@ -187,10 +189,12 @@ class GroupCommit:
 
     def _arm_idle_timer(self) -> None:
         assert self._loop is not None
-        self._idle_timer = self._loop.call_later(self._idle_mark_s, self._check_idle)
+        self._idle_timer = self._loop.call_later(
+            until_next_s(self._loop.time(), self._idle_mark_s), self._check_idle
+        )
 
     def _check_idle(self) -> None:
-        """Have an idle log marked (`log.mark`); called once a second, off the path of any flush."""
+        """Have an idle log marked (`log.mark`); called once a round, off the path of any flush."""
         if self._closing:
             return
         idle = not self._busy and time.monotonic() - self._flush_ended_s >= self._idle_mark_s

@@ -235,9 +235,9 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "store_nodes/consensus/replica.py",
-                "        due_us = state.next_beat_us(self._ticked_us, idle=idle)\n",
-                "        next_us = state.next_beat_us(self._ticked_us, idle=idle)\n"
-                "        due_us = led.next_heartbeat_us if led else next_us\n",
+                "            due_us = state.next_beat_us(self._ticked_us, "
+                "idle=self._leader.is_idle(led))\n",
+                "            due_us = led.next_heartbeat_us\n",
             ),
         ),
         killed_by="tests/unit/consensus/test_found_by_simulation.py"
@@ -293,6 +293,45 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
         ),
         killed_by="tests/unit/consensus/test_replica.py::test_a_follower_is_due_when_it_stands",
+        breaks="P5",
+    ),
+    Mutant(
+        "a follower that hears of its leader never looks at its clock",
+        (
+            Edit(
+                "store_nodes/consensus/replica.py",
+                "        due_us = next_multiple(self._ticked_us, state.timing.look_us)\n",
+                "        due_us = state.election_us\n",
+            ),
+        ),
+        killed_by="tests/unit/consensus/test_replica.py"
+        "::test_a_follower_looks_at_its_clock_however_often_it_hears_of_a_leader",
+        breaks="P5",
+    ),
+    Mutant(
+        "a node forgets when the groups that it did not tick are due",
+        (
+            Edit(
+                "store_nodes/node/node.py",
+                "                first_us = min(first_us, group.next_tick_us)\n",
+                "                pass\n",
+            ),
+        ),
+        killed_by="tests/unit/store_node/test_ticks.py"
+        "::test_the_next_tick_comes_when_another_group_is_due",
+        breaks="P5",
+    ),
+    Mutant(
+        "a group with news shortly before a tick waits as long as before them",
+        (
+            Edit(
+                "store_nodes/node/node.py",
+                "group.next_tick_us = 0 if soon else group.due_us",
+                "group.next_tick_us = group.next_tick_us if soon else group.due_us",
+            ),
+        ),
+        killed_by="tests/unit/store_node/test_ticks.py"
+        "::test_the_soonest_tick_that_there_may_be_looks_at_every_group_with_news",
         breaks="P5",
     ),
     Mutant(

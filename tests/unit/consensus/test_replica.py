@@ -318,6 +318,19 @@ def test_a_follower_is_due_when_it_stands() -> None:
     assert follower.due_us <= follower.state.candidacy.deadline_us
 
 
+def test_a_follower_looks_at_its_clock_however_often_it_hears_of_a_leader() -> None:
+    bench = Bench()
+    bench.elect(1)
+    follower = bench.replicas[2]
+    bench.tick(2)
+    looks_us = next_beat_us(bench, TIMING.look_us)
+    for _ in range(10):
+        bench.now_us += TIMING.heartbeat_us
+        follower.state.now_us = bench.now_us
+        follower.state.reset_election_timer()
+        assert follower.due_us == looks_us
+
+
 def test_a_read_barrier_waits_for_a_quorum() -> None:
     bench = Bench()
     leader = bench.elect(1)
