@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 
 from edge.problem import Problem, not_found
@@ -45,25 +45,27 @@ class Following:
         self._forget_topic = forget_topic
 
     async def on_changes(self, changes: Sequence[Change]) -> None:
+        changed: dict[bytes, Topic] = {}
         for change in changes:
             if change.kind is ChangeKind.SUBSCRIPTION:
                 await self._check_subscription(change.uid)
                 await self._check_parts(change.tenant_id, change.uid, change.name)
             elif change.kind is ChangeKind.TOPIC:
-                await self._check_topic(change.tenant_id, change.uid)
+                await self._check_topic(change.tenant_id, change.uid, changed)
             elif change.kind is ChangeKind.RESET:
                 for hub in self._hubs:
                     await self._check_subscription(hub.subscription.uid)
                 topics = {owner.key.topic_uid: owner.key.tenant_id for owner in self._owners}
                 for uid, tenant_id in topics.items():
-                    await self._check_topic(tenant_id, uid)
+                    await self._check_topic(tenant_id, uid, changed)
+        await self._follow(changed.values())
 
     async def reload(self, topic: Topic) -> None:
         """Read a topic of which the store has news that the change feed may not have told yet."""
         with suppress(MetadataError):
             now = await self._catalog.topic(topic.tenant_id, topic.name, refresh=True)
             if now.uid == topic.uid:
-                await self._follow(now)
+                await self._follow([now])
 
     async def _check_subscription(self, uid: bytes) -> None:
         hub = self._hubs.get(uid)
@@ -100,7 +102,9 @@ class Following:
         for unit in parts:
             await self._owners.drop(unit)
 
-    async def _check_topic(self, tenant_id: bytes, uid: bytes) -> None:
+    async def _check_topic(self, tenant_id: bytes, uid: bytes, changed: dict[bytes, Topic]) -> None:
+        """Add the topic to those that changed, or drop what belongs to one that is gone."""
+        changed.pop(uid, None)
         try:
             topic = await self._catalog.topic_by_uid(tenant_id, uid)
         except NotYet:
@@ -111,13 +115,22 @@ class Following:
                 await self._owners.drop(owner.key)
             self._forget_topic(uid)
             return
-        await self._follow(topic)
+        changed[uid] = topic
 
-    async def _follow(self, topic: Topic) -> None:
-        """Apply the changes of a placement: queues that follow others, and new partitions."""
-        topic = self._tails.latest(topic)
-        hubs = self._hubs.of_topic(topic.uid)
-        for hub in hubs:
+    async def _follow(self, topics: Iterable[Topic]) -> None:
+        """Apply the changes of placements: queues that follow others, and new partitions, which
+        are looked for together."""
+        followed = [self._tails.latest(topic) for topic in topics]
+        missing = [unit for topic in followed for unit in self._adapt(topic)]
+        if missing and self._may_claim():
+            with suppress(MetadataError, Problem):
+                await self._look_for(missing)
+        for topic in followed:
+            await self._reopen(topic)
+
+    def _adapt(self, topic: Topic) -> list[Unit]:
+        """Have hubs and tails follow a topic; return its partitions that have no owner here."""
+        for hub in self._hubs.of_topic(topic.uid):
             self._hubs.follow_growth(hub, topic)
             if hub.terms.policy.history != topic.ack_history:
                 terms = self._hubs.terms(hub, hub.subscription, topic.ack_history)
@@ -125,11 +138,11 @@ class Following:
         keys = [Unit(topic.tenant_id, topic.uid, n) for n in range(topic.partition_count)]
         for key in keys:
             self._follow_queues(key, topic)
-        missing = [key for key in keys if key not in self._owners]
-        if missing and self._may_claim():
-            with suppress(MetadataError, Problem):
-                await self._look_for(missing)
-        for hub in hubs:
+        return [key for key in keys if key not in self._owners]
+
+    async def _reopen(self, topic: Topic) -> None:
+        """Open what hubs that wait lack of a topic."""
+        for hub in self._hubs.of_topic(topic.uid):
             if len(hub.readers) < len(topic.partitions):
                 hub.incomplete = True
             if hub.incomplete and hub.waiting:
