@@ -103,6 +103,8 @@ class Catalog:
         self._subscription: _LruCache[Subscription] = _LruCache(max_entries)
         self._of_topic: _LruCache[tuple[Subscription, ...]] = _LruCache(max_entries)
         self._readings: dict[tuple[str, Key], _Reading[Any]] = {}
+        self._making: dict[Key, object] = {}
+        """Topics that become active, of which no change was heard since that began."""
         feed.add_listener(self._apply)
 
     def cached_topic(self, tenant_id: bytes, name: str) -> Topic | None:
@@ -160,6 +162,26 @@ class Catalog:
             return cached
         keep = partial(self._keep_of_topic, key)
         return await self._read("of_topic", key, self._read_of_topic, keep)
+
+    async def made(
+        self, topic: Topic, finish: Callable[[Topic], Awaitable[Topic | None]]
+    ) -> Topic | None:
+        """Return the topic that `finish` makes active, and keep it: nobody has subscribed to it.
+
+        It is not kept if a change of it is heard of meanwhile, as a reading is not. None, and
+        nothing kept, if it was active already.
+        """
+        key, token = (topic.tenant_id, topic.uid), object()
+        self._making[key] = token
+        try:
+            active = await finish(topic)
+            if active is not None and self._making.get(key) is token:
+                self._keep_topic(active)
+                self._of_topic.put(key, ())
+            return active
+        finally:
+            if self._making.get(key) is token:
+                del self._making[key]
 
     def _usable(self) -> bool:
         """Return whether the change feed is fresh enough for cached values to be used."""
@@ -276,25 +298,31 @@ class Catalog:
                 await self._refresh_subscription(change, drop=count >= MAX_REFRESHES)
 
     def _overtake(self, changes: Sequence[Change]) -> None:
-        """Have the values that changed read again by readings that began before."""
+        """Have the values that changed read again by readings that began before, and topics that
+        changed while they became active not kept."""
         changed: set[tuple[str, Key]] = set()
         for change in changes:
             tenant_id = change.tenant_id
             if change.kind is ChangeKind.RESET:
                 changed.update(self._readings)
+                self._making.clear()
             elif change.kind is ChangeKind.TOPIC:
                 changed.add(("topic", (tenant_id, change.name)))
                 changed.add(("topic_by_uid", (tenant_id, change.uid)))
                 changed.add(("of_topic", (tenant_id, change.uid)))
+                self._making.pop((tenant_id, change.uid), None)
             elif change.kind is ChangeKind.SUBSCRIPTION:
                 changed.add(("subscription", (tenant_id, change.name)))
                 changed.add(("of_topic", (tenant_id, change.topic_uid)))
+                self._making.pop((tenant_id, change.topic_uid), None)
         for flight in changed & self._readings.keys():
             self._readings[flight].overtaken = True
 
     def _is_cached(self, change: Change) -> bool:
+        """Return whether something of a change is cached that may be older than it."""
         if change.kind is ChangeKind.TOPIC:
-            return self._cached(change) is not None
+            cached = self._cached(change)
+            return cached is not None and cached.version < change.version
         if change.kind is ChangeKind.SUBSCRIPTION:
             return (change.tenant_id, change.name) in self._subscription or (
                 change.tenant_id,

@@ -16,34 +16,36 @@ rows alone. A dry run takes neither turn nor counter.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, TypeVar
 
 from sqlalchemy import func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from metadata.database import Connection
+from metadata.database import Connection, Database
 from metadata.models import ChangeCounterRow, ChangeRow, SubscriptionRow
 from metadata.types import ChangeKind, Subscription
 
+T = TypeVar("T")
 CHANNEL = "packetboat_changes"
 UNTOLD = 0
 """The version of a row that is written before its transaction has taken one."""
-_TURN = "SELECT pg_advisory_xact_lock($1)"
+_TURN = "SELECT pg_advisory_xact_lock({});"
 _TAKE = """
 WITH taken AS (
     UPDATE change_counter SET version = version + 1 WHERE id = 1 RETURNING version
 )
 SELECT version, pg_notify($1, '') FROM taken
 """
-_TELL = """
-WITH taken AS (
-    UPDATE change_counter SET version = version + 1 WHERE id = 1 RETURNING version
+TELL_ONE = """taken AS (
+    UPDATE change_counter SET version = version + 1 FROM changed WHERE id = 1
+    RETURNING version, name
 ), told AS (
     INSERT INTO changes (version, kind, tenant_id, uid, name, topic_uid)
-    SELECT version, $2, $3, $4, $5, $6 FROM taken
-)
-SELECT version, pg_notify($1, '') FROM taken
-"""
+    SELECT version, $2, $3, $4, name, $4 FROM taken
+)"""
+"""Part of a WITH: it tells of the topic $4 of the tenant $3 as `tell` does, if `changed` has a row
+with its name; `changed` comes before it and locks its rows. The statement notifies `CHANNEL`."""
 
 
 class FeedChange(NamedTuple):
@@ -70,9 +72,20 @@ async def wait_turn(session: AsyncSession, tenant_id: bytes) -> None:
     await session.execute(select(func.pg_advisory_xact_lock(_lock_of(tenant_id))))
 
 
-async def take_turn(connection: Connection, tenant_id: bytes) -> None:
-    """Do the same as `wait_turn` over a raw connection."""
-    await connection.execute(_TURN, _lock_of(tenant_id))
+async def in_turn(
+    database: Database,
+    tenant_id: bytes,
+    work: Callable[[Connection], Awaitable[T]],
+    *,
+    deadline_s: float | None = None,
+) -> T:
+    """Run `work` in a transaction of the tenant that waits for its turn as `wait_turn` does.
+
+    The turn is taken in the round trip of BEGIN, and before the snapshot of the first statement.
+    """
+    turn = _TURN.format(_lock_of(tenant_id))
+    sessions = database.of(tenant_id)
+    return await sessions.transaction(work, begins_with=turn, deadline_s=deadline_s)
 
 
 async def tell(session: AsyncSession, *told: FeedChange) -> int:
@@ -100,14 +113,6 @@ async def tell(session: AsyncSession, *told: FeedChange) -> int:
         ]
         await session.execute(insert(ChangeRow), rows)
     return last
-
-
-async def tell_one(connection: Connection, told: FeedChange) -> int:
-    """Do the same as `tell` for one change, over a raw connection and in one round trip."""
-    version: int = await connection.fetchval(
-        _TELL, CHANNEL, told.kind.value, told.tenant_id, told.uid, told.name, told.topic_uid
-    )
-    return version
 
 
 async def take_version(connection: Connection) -> int:

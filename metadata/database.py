@@ -70,6 +70,8 @@ from uuid import UUID
 
 import asyncpg
 from prometheus_client import Counter
+from sqlalchemy import event
+from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.ext.asyncio import (
     AsyncEngine,
     AsyncSession,
@@ -178,11 +180,21 @@ class TenantSessions(Sessions):
         )
 
     async def transaction(
-        self, work: Callable[[Connection], Awaitable[T]], *, deadline_s: float | None = None
+        self,
+        work: Callable[[Connection], Awaitable[T]],
+        *,
+        begins_with: str = "",
+        deadline_s: float | None = None,
     ) -> T:
-        """Run `work` in a READ COMMITTED transaction, then commit it."""
+        """Run `work` in a READ COMMITTED transaction, then commit it.
+
+        `begins_with`: statements that are sent with its BEGIN, in the tenant's role.
+        """
         return await self._database.transaction(
-            work, deadline_s=deadline_s, becoming=self._becoming, tenant_id=self._tenant_id
+            work,
+            deadline_s=deadline_s,
+            becoming=self._becoming + begins_with,
+            tenant_id=self._tenant_id,
         )
 
 
@@ -238,8 +250,8 @@ class Database:
             pool_size=settings.control_connections,
             max_overflow=0,
             pool_timeout=settings.connect_timeout_s,
-            pool_pre_ping=True,
         )
+        event.listen(self._engine.sync_engine, "checkout", _refuse_lost)
         self._sessions = async_sessionmaker(self._engine, expire_on_commit=False)
 
     def of(self, tenant_id: bytes) -> TenantSessions:
@@ -523,6 +535,12 @@ def _is_lost(connection: Connection) -> bool:
     except asyncpg.InterfaceError:
         return True
     return lost
+
+
+def _refuse_lost(connection: Any, *_: object) -> None:
+    """Have the pool replace a connection that is known to be lost, without a round trip to ask."""
+    if connection.driver_connection.is_closed():
+        raise DisconnectionError
 
 
 def _tenant(tenant_id: UUID) -> str:

@@ -23,6 +23,7 @@ from gateway.resources import taken
 from gateway.topics.bodies import spec_of
 from gateway.topics.group_choice import GroupChoice
 from gateway.topics.placement import STORE_TIMEOUT_S, queue_meta, queue_of
+from metadata.catalog import Catalog
 from metadata.errors import Conflict, MetadataError, NotFound
 from metadata.topics.placements import PlacementRepository
 from metadata.topics.topics import TopicRepository
@@ -46,6 +47,7 @@ class TopicLifecycle:
     def __init__(
         self,
         topics: TopicRepository,
+        catalog: Catalog,
         placements: PlacementRepository,
         store: StoreClient,
         choice: GroupChoice,
@@ -53,6 +55,7 @@ class TopicLifecycle:
         repair_after_s: float = REPAIR_AFTER_S,
     ) -> None:
         self._topics = topics
+        self._catalog = catalog
         self._placements = placements
         self._store = store
         self._choice = choice
@@ -73,7 +76,8 @@ class TopicLifecycle:
                 for partition in some:
                     tasks.create_task(self._create_queue(topic, partition))
         try:
-            return await self._topics.activate(tenant_id, topic.uid, topic)
+            active = await self._catalog.made(topic, self._topics.finish)
+            return active or await self._topics.get_by_uid(tenant_id, topic.uid)
         except NotFound as error:
             raise taken("topic")(spec.name) from error
 

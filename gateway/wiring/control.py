@@ -56,6 +56,7 @@ def open_control(shared: Shared) -> None:
     choice, placements = GroupChoice(shared.store), PlacementRepository(shared.database)
     lifecycle = TopicLifecycle(
         shared.topics,
+        shared.catalog,
         placements,
         shared.store,
         choice,

@@ -152,7 +152,6 @@ class ExportRepository:
         uid = new_uid()
 
         async def work(connection: Connection) -> Export:
-            await changes.take_turn(connection, tenant_id)
             taken = await _find(connection, tenant_id, spec.name)
             if taken is not None:
                 raise Conflict("export", spec.name, "exists already", taken)
@@ -171,7 +170,7 @@ class ExportRepository:
             made = await _expect(connection, tenant_id, spec.name)
             return await _told(connection, made)
 
-        return await self._database.of(tenant_id).transaction(work)
+        return await changes.in_turn(self._database, tenant_id, work)
 
     async def get(self, tenant_id: bytes, name: str) -> Export:
         """Return an export; raises NotFound."""
@@ -213,7 +212,6 @@ class ExportRepository:
         """
 
         async def work(connection: Connection) -> Export:
-            await changes.take_turn(connection, tenant_id)
             export = await _lock(connection, tenant_id, name, if_version)
             spec = change(export)
             if spec == export.spec:
@@ -224,7 +222,7 @@ class ExportRepository:
             await connection.execute(_UPDATE, tenant_id, export.uid, *_mutable(spec))
             return await _told(connection, await _expect(connection, tenant_id, name))
 
-        return await self._database.of(tenant_id).transaction(work)
+        return await changes.in_turn(self._database, tenant_id, work)
 
     async def delete(
         self, tenant_id: bytes, name: str, *, if_version: int | None = None
@@ -236,7 +234,6 @@ class ExportRepository:
         """
 
         async def work(connection: Connection) -> Run | None:
-            await changes.take_turn(connection, tenant_id)
             export = await _lock(connection, tenant_id, name, if_version)
             await connection.execute(_KEEP_NUMBER, tenant_id, export.uid)
             await export_pins.drop(connection, tenant_id, export.uid)
@@ -245,7 +242,7 @@ class ExportRepository:
             await changes.take_version(connection)
             return None if running is None else run_of(running)
 
-        return await self._database.of(tenant_id).transaction(work)
+        return await changes.in_turn(self._database, tenant_id, work)
 
     async def topics(self, tenant_id: bytes, pattern: str) -> tuple[Topic, ...]:
         """Return the active topics that an export of `pattern` takes, by name, with their

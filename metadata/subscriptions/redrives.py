@@ -203,7 +203,6 @@ class RedriveRepository:
 
         async def work(connection: Connection) -> Redrive:
             key = (tenant_id, subscription_uid)
-            await changes.take_turn(connection, tenant_id)
             if await connection.fetchval(_LOCK_SUBSCRIPTION, *key) is None:
                 raise NotFound("subscription", subscription_uid.hex())
             if await connection.fetchval(_UNFINISHED_OF, *key) >= MAX_UNFINISHED:
@@ -226,7 +225,7 @@ class RedriveRepository:
             await changes.take_version(connection)
             return _redrive(row)
 
-        return await self._database.of(tenant_id).transaction(work)
+        return await changes.in_turn(self._database, tenant_id, work)
 
     async def get(self, tenant_id: bytes, subscription_uid: bytes, uid: bytes) -> Redrive:
         """Return the redrive. Raises NotFound."""

@@ -84,14 +84,24 @@ WITH topic AS (
 )
 SELECT created_at, updated_at FROM topic
 """
-_LOCK = """
-SELECT name, state FROM topics WHERE tenant_id = $1 AND uid = $2 FOR NO KEY UPDATE
+_ACTIVATE = (
+    """
+WITH topic AS MATERIALIZED (
+    SELECT name, state FROM topics WHERE tenant_id = $3 AND uid = $4 FOR NO KEY UPDATE
+), changed AS (
+    SELECT name FROM topic WHERE state = 'creating'
+), """
+    + changes.TELL_ONE
+    + """, active AS (
+    UPDATE topics SET state = 'active', version = taken.version, updated_at = now()
+    FROM taken WHERE tenant_id = $3 AND uid = $4
+    RETURNING topics.version, updated_at
+)
+SELECT topic.state, active.version, active.updated_at,
+    CASE WHEN active.version IS NOT NULL THEN pg_notify($1, '') END
+FROM topic LEFT JOIN active ON true
 """
-_ACTIVATE = """
-UPDATE topics SET state = 'active', version = $3, updated_at = now()
-WHERE tenant_id = $1 AND uid = $2
-RETURNING updated_at
-"""
+)
 
 
 class TopicRepository:
@@ -113,7 +123,6 @@ class TopicRepository:
         made = _new_topic(tenant_id, spec, placements)
 
         async def work(connection: Connection) -> Topic | bytes:
-            await changes.take_turn(connection, tenant_id)
             found = await connection.fetchrow(_BEFORE, tenant_id, spec.name, spec.schema)
             if found["existing"] is not None:
                 return bytes(found["existing"])
@@ -125,7 +134,7 @@ class TopicRepository:
 
         if spec.schema is not None and "\0" in spec.schema:
             raise NotFound("schema", spec.schema)
-        while isinstance(done := await self._database.of(tenant_id).transaction(work), bytes):
+        while isinstance(done := await changes.in_turn(self._database, tenant_id, work), bytes):
             # A topic that is going since does not have the name any more.
             with contextlib.suppress(NotFound):
                 existing = await self.get_by_uid(tenant_id, done)
@@ -140,28 +149,31 @@ class TopicRepository:
         if limit:
             require_below(TOPICS, limit, await connection.fetchval(_COUNT, tenant_id))
 
-    async def activate(self, tenant_id: bytes, uid: bytes, made: Topic | None = None) -> Topic:
-        """Turn creating into active, once every queue exists; `made` is the topic as `create`
-        returned it, which is otherwise read.
+    async def activate(self, tenant_id: bytes, uid: bytes) -> Topic:
+        """Turn creating into active, once every queue exists; idempotent. NotFound when it is
+        going."""
+        await self._activate(tenant_id, uid)
+        return await self.get_by_uid(tenant_id, uid)
 
-        Idempotent; NotFound when it is going.
-        """
+    async def finish(self, made: Topic) -> Topic | None:
+        """Do the same with a topic as `create` returned it, and return it without reading it; None
+        if it was active already."""
+        done = await self._activate(made.tenant_id, made.uid)
+        if done is None:
+            return None
+        return replace(made, state=TopicState.ACTIVE, version=done[0], updated_at=done[1])
+
+    async def _activate(self, tenant_id: bytes, uid: bytes) -> tuple[int, datetime] | None:
+        """Return the version and the time of the change, if it was one."""
 
         async def work(connection: Connection) -> tuple[int, datetime] | None:
-            await changes.take_turn(connection, tenant_id)
-            row = await connection.fetchrow(_LOCK, tenant_id, uid)
+            told = (changes.CHANNEL, ChangeKind.TOPIC.value, tenant_id, uid)
+            row = await connection.fetchrow(_ACTIVATE, *told)
             if row is None or row["state"] == _DELETING:
                 raise NotFound("topic", uid.hex())
-            if row["state"] == TopicState.ACTIVE.value:
-                return None
-            told = changes.FeedChange(ChangeKind.TOPIC, tenant_id, uid, row["name"], uid)
-            version = await changes.tell_one(connection, told)
-            return version, await connection.fetchval(_ACTIVATE, tenant_id, uid, version)
+            return None if row["version"] is None else (row["version"], row["updated_at"])
 
-        done = await self._database.of(tenant_id).transaction(work)
-        if made is None or done is None:
-            return await self.get_by_uid(tenant_id, uid)
-        return replace(made, state=TopicState.ACTIVE, version=done[0], updated_at=done[1])
+        return await changes.in_turn(self._database, tenant_id, work)
 
     async def update(
         self,

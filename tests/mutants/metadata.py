@@ -58,6 +58,60 @@ MUTANTS: tuple[Mutant, ...] = (
         "::test_a_reading_that_a_change_overtakes_is_nobodys_answer",
     ),
     Mutant(
+        "a topic that changed while it became active is kept as it was",
+        (
+            Edit(
+                "metadata/catalog.py",
+                "if active is not None and self._making.get(key) is token:",
+                "if active is not None:",
+            ),
+        ),
+        breaks="P3",
+        killed_by="tests/integration/metadata/test_feed_and_catalog.py"
+        "::test_a_topic_that_changes_while_it_is_made_is_read_when_it_is_used[subscription]",
+    ),
+    Mutant(
+        "what is cached of a topic is not older than any change of it",
+        (
+            Edit(
+                "metadata/catalog.py",
+                "cached is not None and cached.version < change.version",
+                "cached is not None and cached.version < 0",
+            ),
+        ),
+        breaks="P3",
+        killed_by="tests/integration/metadata/test_feed_and_catalog.py"
+        "::test_a_deleted_topic_leaves_every_cache_within_two_seconds",
+    ),
+    Mutant(
+        "a change does not wait for its tenant's turn",
+        (Edit("metadata/changes.py", "begins_with=turn,", 'begins_with="",'),),
+        breaks="P8",
+        killed_by="tests/integration/metadata/test_changes.py"
+        "::test_a_transaction_sees_what_the_one_whose_turn_was_before_it_committed",
+    ),
+    Mutant(
+        "a topic becomes active again",
+        (Edit("metadata/topics/topics.py", "WHERE state = 'creating'\n", "\n"),),
+        breaks="P8",
+        killed_by="tests/integration/metadata/test_topics.py"
+        "::test_a_topic_is_creating_until_it_is_activated",
+    ),
+    Mutant(
+        "a session gets a connection that is known to be lost",
+        (
+            Edit(
+                "metadata/database.py",
+                "    if connection.driver_connection.is_closed():\n        raise Disc",
+                "    if False:\n        raise Disc",
+            ),
+        ),
+        breaks="P6",
+        killed_by="tests/integration/metadata/test_faults.py"
+        "::test_a_session_does_not_get_a_connection_that_is_known_to_be_lost",
+        fails_with="metadata.errors.MetadataUnavailable",
+    ),
+    Mutant(
         "a placement is read at another moment than the partitions that it is about",
         (
             Edit(

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from metadata import changes
 from metadata.database import Connection
 from metadata.ids import new_uid
 from metadata.subscriptions.redrives import RedriveRepository, RedriveSpec
@@ -113,8 +114,8 @@ async def test_versions_are_told_in_the_order_of_commits(world: World) -> None:
     others = [await World.open(world.database, new_uid()) for _ in range(4)]
     told: list[Change] = []
 
-    async def listen(changes: object) -> None:
-        told.extend(changes)  # type: ignore[arg-type]
+    async def listen(found: object) -> None:
+        told.extend(found)  # type: ignore[arg-type]
 
     await world.feed.start()
     world.feed.add_listener(listen)
@@ -129,6 +130,36 @@ async def test_versions_are_told_in_the_order_of_commits(world: World) -> None:
     for topic, subscription in made:
         assert latest[topic.uid] == topic.version
         assert latest[subscription.uid] == subscription.version
+
+
+async def test_a_transaction_sees_what_the_one_whose_turn_was_before_it_committed(
+    world: World,
+) -> None:
+    """The snapshot of its first statement is taken after it waited."""
+    held, leave = asyncio.Event(), asyncio.Event()
+    topic = await world.topic("t")
+
+    async def first(connection: Connection) -> None:
+        held.set()
+        await leave.wait()
+        await connection.execute("UPDATE topics SET dedup_window_s = 7 WHERE uid = $1", topic.uid)
+
+    async def second(connection: Connection) -> int:
+        found: int = await connection.fetchval(
+            "SELECT dedup_window_s FROM topics WHERE uid = $1", topic.uid
+        )
+        return found
+
+    before = asyncio.create_task(changes.in_turn(world.database, world.tenant_id, first))
+    await held.wait()
+    after = asyncio.create_task(changes.in_turn(world.database, world.tenant_id, second))
+    async with asyncio.timeout(PATIENCE_S):
+        while not await _waits(world):
+            assert not after.done()
+            await asyncio.sleep(0.01)
+    leave.set()
+    await before
+    assert await after == 7
 
 
 async def _some(world: World) -> tuple[Topic, Subscription]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from harness.seeded_postgres import free_port
@@ -155,6 +156,26 @@ async def test_what_was_answered_survives_kill_9(calm: World, own_server: Embedd
     await asyncio.to_thread(own_server.wait_ready)
     (stored,) = await healed(lambda: calm.cursors.of_topic(calm.tenant_id, topic.uid))
     assert (stored.floor, stored.read_to) == (7, 9)
+
+
+async def test_a_session_does_not_get_a_connection_that_is_known_to_be_lost(
+    world: World, database_url: str
+) -> None:
+    database = Database(DatabaseSettings(database_url, control_connections=1))
+    await database.connect()
+
+    async def whose(session: AsyncSession) -> int:
+        return int(await session.scalar(text("SELECT pg_backend_pid()")))
+
+    administrator = await asyncpg.connect(database_url)
+    try:
+        lost = await database.platform.read(whose)
+        await administrator.execute("SELECT pg_terminate_backend($1, 5000)", lost)
+        await asyncio.sleep(0.1)
+        assert await database.platform.read(whose) != lost
+    finally:
+        await administrator.close()
+        await database.close()
 
 
 async def test_a_hung_postgres_is_noticed_within_the_deadline(

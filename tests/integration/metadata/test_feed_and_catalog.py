@@ -284,6 +284,59 @@ async def test_a_topic_still_being_made_is_not_usable(world: World, other: World
     assert (await other.catalog.topic(world.tenant_id, "young")).uid == made.uid
 
 
+async def test_a_topic_that_was_made_here_is_known_without_reading_it(
+    world: World, database_url: str
+) -> None:
+    await world.feed.catch_up()
+    made = await world.topics.create(world.tenant_id, TopicSpec("young", priorities=2), [0, 1])
+    active = await world.catalog.made(made, world.topics.finish)
+    await world.feed.catch_up()
+    assert world.catalog.cached_topic(world.tenant_id, "young") is active
+    assert await world.topics.get_by_uid(world.tenant_id, made.uid) == active
+    nowhere = Database(DatabaseSettings(database_url))
+    world.topics._database = world.subscriptions._database = nowhere
+    assert await world.catalog.topic_by_uid(world.tenant_id, made.uid) is active
+    assert await world.catalog.subscriptions_of(world.tenant_id, made.uid) == ()
+
+
+async def test_a_topic_that_was_active_already_is_not_kept_as_made_here(
+    world: World, other: World
+) -> None:
+    """Somebody may have subscribed since: the one who asks reads it."""
+    made = await world.topics.create(world.tenant_id, TopicSpec("young"), [0])
+    one = await world.subscription(await world.topics.activate(world.tenant_id, made.uid))
+    assert await other.catalog.made(made, other.topics.finish) is None
+    assert await other.catalog.subscriptions_of(world.tenant_id, made.uid) == (one,)
+
+
+@pytest.mark.parametrize("change", ["subscription", "update", "reset"])
+async def test_a_topic_that_changes_while_it_is_made_is_read_when_it_is_used(
+    world: World, change: str
+) -> None:
+    """The feed tells of a change of it before the answer of Postgres to its activation is here."""
+    made = await world.topics.create(world.tenant_id, TopicSpec("young"), [0])
+    await world.feed.catch_up()
+
+    async def late(topic: Topic) -> Topic | None:
+        active = await world.topics.finish(topic)
+        assert active is not None
+        if change == "subscription":
+            await world.subscription(active)
+        elif change == "update":
+            spec = TopicSpec("young", labels={"a": "b"})
+            await world.topics.update(world.tenant_id, "young", lambda _: spec)
+        reset = Change(0, ChangeKind.RESET, bytes(16), bytes(16), "")
+        await (world.catalog._apply([reset]) if change == "reset" else world.feed.catch_up())
+        return active
+
+    assert await world.catalog.made(made, late) is not None
+    assert world.catalog.cached_topic(world.tenant_id, "young") is None
+    now = await world.catalog.topic(world.tenant_id, "young")
+    assert now == await world.topics.get_by_uid(world.tenant_id, made.uid)
+    listed = await world.catalog.subscriptions_of(world.tenant_id, made.uid)
+    assert len(listed) == (change == "subscription")
+
+
 async def test_a_deleted_topic_leaves_every_cache_within_two_seconds(
     world: World, other: World
 ) -> None:

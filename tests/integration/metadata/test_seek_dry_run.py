@@ -18,12 +18,13 @@ async def test_a_dry_run_waits_for_nobody_who_changes_something_else(world: Worl
     held, leave = asyncio.Event(), asyncio.Event()
 
     async def change(connection: Connection) -> None:
-        await changes.take_turn(connection, world.tenant_id)
         await changes.take_version(connection)
         held.set()
         await leave.wait()
 
-    changing = asyncio.create_task(world.database.transaction(change, deadline_s=30))
+    changing = asyncio.create_task(
+        changes.in_turn(world.database, world.tenant_id, change, deadline_s=30)
+    )
     await held.wait()
     seeks = SeekRepository(world.database)
     tried = asyncio.create_task(

@@ -22,6 +22,9 @@ async def test_a_topic_is_creating_until_it_is_activated(world: World) -> None:
     assert [(each.number, each.group) for each in active.partitions] == [(0, 5), (1, 6), (2, 7)]
     assert await world.topics.get(world.tenant_id, "orders") == active
     assert await world.topics.activate(world.tenant_id, made.uid) == active
+    await world.topics.mark_deleting(world.tenant_id, active.name)
+    with pytest.raises(NotFound):
+        await world.topics.activate(world.tenant_id, made.uid)
 
 
 async def test_a_taken_name_is_a_conflict_that_shows_who_has_it(world: World) -> None:

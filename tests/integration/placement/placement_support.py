@@ -54,7 +54,9 @@ class Site:
         self.feed = ChangeFeed(database)
         self.catalog = Catalog(self.topics, self.subscriptions, self.feed)
         self.choice = GroupChoice(store)
-        self.lifecycle = TopicLifecycle(self.topics, self.placements, store, self.choice)
+        self.lifecycle = TopicLifecycle(
+            self.topics, self.catalog, self.placements, store, self.choice
+        )
         self.mover = Mover(self.placements, store, self.choice)
         self.publisher = PublishForwarder(self.catalog, store, registry=None)
         self.history = AckHistoryRepository(database)

@@ -33,7 +33,7 @@ async def queues_of(site: Site, uid: bytes) -> list[QueueId]:
 def dying(site: Site, step: int, *, after: bool) -> TopicLifecycle:
     """Return the lifecycle of a process that dies at its n-th command to the store."""
     store = cast(StoreClient, DyingStore(site.store, step, after=after))
-    return TopicLifecycle(site.topics, site.placements, store, site.choice)
+    return TopicLifecycle(site.topics, site.catalog, site.placements, store, site.choice)
 
 
 async def age(site: Site) -> None:
@@ -81,7 +81,12 @@ async def test_what_was_left_is_looked_for_until_it_is_old_enough(
         assert await until_dead(dying(site, 1, after=True).delete(site.tenant_id, "orders", None))
         began_s = time.monotonic()
         lifecycle = TopicLifecycle(
-            site.topics, site.placements, site.store, site.choice, repair_after_s=after_s
+            site.topics,
+            site.catalog,
+            site.placements,
+            site.store,
+            site.choice,
+            repair_after_s=after_s,
         )
         repairing = asyncio.create_task(lifecycle.repair())
         try:
