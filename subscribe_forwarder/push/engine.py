@@ -39,8 +39,7 @@ from metadata.types import Subscription
 from openapi.flow import Throttle
 from openapi.push import PushStatus
 from subscribe_forwarder.delivery.hub import Hub
-from subscribe_forwarder.delivery.pages import JSON
-from subscribe_forwarder.delivery.sending import to_send
+from subscribe_forwarder.delivery.sending import commit_to_send
 from subscribe_forwarder.delivery.wait_list import Delivery, Want
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.push import metrics
@@ -333,7 +332,7 @@ class Engine:
         count = delivery.count
         try:
             guarantee = self._hub.subscription.delivery
-            await to_send(delivery, guarantee, self._means.forwarder.flusher, JSON)
+            await commit_to_send(delivery, guarantee, self._means.forwarder.flusher)
         except Problem as problem:
             self.last_error = problem.detail
             delivery.release()

@@ -15,6 +15,8 @@ from edge.quota import PUSH_CONCURRENCY
 from metadata.errors import MetadataUnavailable
 from metadata.types import ChangeKind, RetryPolicy
 from openapi.subscriptions import DeliveryValue
+from store_nodes.record_batch import Message
+from subscribe_forwarder.delivery.reading.render import PartitionRenderer
 from subscribe_forwarder.push import breaker as breaker_module
 from subscribe_forwarder.push import engine as engine_module
 from subscribe_forwarder.push import pushers as pushers_module
@@ -351,6 +353,31 @@ async def test_what_is_committed_before_bytes_leave(delivery: DeliveryValue) -> 
         await p.arrived(50)
         await p.settled()
         assert committed == [True] * 50
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_most_once"])
+async def test_nothing_is_rendered_for_a_commit_before_a_push(
+    delivery: DeliveryValue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rendered: list[int] = []
+    render = PartitionRenderer.fragment
+
+    def fragment(self: PartitionRenderer, message: Message, offset: int, *more: Any) -> bytes:
+        rendered.append(offset)
+        return render(self, message, offset, *more)
+
+    monkeypatch.setattr(PartitionRenderer, "fragment", fragment)
+    one = replace(push_subscription(), delivery=delivery)
+    async with pushing(subscriptions=[one]) as p:
+        p.w.metadata.flush_gate = asyncio.Event()
+        p.w.store.publish(b"a", b"b")
+        while not p.w.metadata.flushes:
+            await asyncio.sleep(0.001)
+        assert rendered == [], "its requests are rendered when they are made"
+        p.w.metadata.flush_gate.set()
+        await p.arrived(2)
+        await p.settled()
+        assert rendered == [0, 1]
 
 
 async def test_at_most_once_is_not_repeated() -> None:
