@@ -14,7 +14,7 @@ import msgspec
 
 from edge.asgi import ClientGone, Send
 from edge.problem import Problem
-from subscribe_forwarder.delivery.reading.render import time_json
+from subscribe_forwarder.delivery.reading.render import Deliveries, joined, time_json
 from subscribe_forwarder.delivery.reading.tail import wall_us
 
 NDJSON_TYPE = b"application/x-ndjson"
@@ -46,21 +46,18 @@ class LineFormat(NamedTuple):
     other: bytes
     """The template of a line that is no message: its name, and its JSON."""
 
-    def messages(self, rendered: Sequence[bytes]) -> bytes:
-        """Return the lines of messages; `rendered` is from `Delivery.render` and has at
-        least one.
-        """
-        body = self._joined(rendered)
+    def messages(self, parts: Sequence[Deliveries]) -> bytes:
+        """Return the lines of messages; there is one message at least."""
+        body = joined(parts, self.before, self.between, self.after)
         plain = body.isascii() or not any(end in body for end in _WIDE_ENDS)
-        if plain and b"\r" not in body and body.count(b"\n") == self.line_feeds * len(rendered):
+        count = sum([len(part.fragments) for part in parts])
+        if plain and b"\r" not in body and body.count(b"\n") == self.line_feeds * count:
             return body
-        return self._joined([on_one_line(one) for one in rendered])
+        clean = [Deliveries(list(map(on_one_line, part.fragments)), part.endings) for part in parts]
+        return joined(clean, self.before, self.between, self.after)
 
     def named(self, name: bytes, members: Mapping[str, object]) -> bytes:
         return self.other % (name, on_one_line(_encode(members)))
-
-    def _joined(self, rendered: Sequence[bytes]) -> bytes:
-        return b"".join((self.before, self.between.join(rendered), self.after))
 
 
 NDJSON = LineFormat(NDJSON_TYPE, b'{"message":', b'}\n{"message":', b"}\n", 1, b'{"%b":%b}\n')

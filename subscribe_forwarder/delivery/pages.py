@@ -31,8 +31,9 @@ from subscribe_forwarder.delivery.ack_id import MAX_RUNS, Run
 from subscribe_forwarder.delivery.reader import Taken
 from subscribe_forwarder.delivery.reading.batch import BatchRange
 from subscribe_forwarder.delivery.reading.render import (
-    delivery,
-    delivery_without_ack_id,
+    Deliveries,
+    deliveries,
+    deliveries_without_ack_ids,
     pull_body,
 )
 
@@ -61,18 +62,18 @@ def encoding_of(accept: bytes | None, guarantee: DeliveryValue) -> Encoding:
     return PAGE if binary else JSON
 
 
-def json_messages(taken: Taken, needs_acks: bool) -> list[bytes]:
-    """Return messages as JSON objects, each with its attempt and its ack id."""
+def json_parts(taken: Taken, needs_acks: bool) -> list[Deliveries]:
+    """Return messages as JSON objects, each with its attempt and its ack id, in one part."""
     ledger, renderer = taken.reader.ledger, taken.reader.tail.renderer
     offsets = taken.offsets
-    attempts = repeat(1) if not ledger.has_failures else map(ledger.attempt, offsets)
     fragments: list[bytes] = []
     for batch, low, high in taken.ranges:
         fragments += batch.fragments(low, high, renderer)
+    attempts = map(ledger.attempt, offsets) if ledger.has_failures else None
     if not needs_acks:
-        return list(map(delivery_without_ack_id, fragments, attempts))
+        return [deliveries_without_ack_ids(fragments, attempts or repeat(1))]
     turns = repeat(1) if not ledger.has_failures else map(ledger.exact.turn, offsets)
-    return list(map(delivery, fragments, taken.minter.mint_all(offsets, turns), attempts))
+    return [deliveries(fragments, taken.minter.mint_all(offsets, turns), attempts)]
 
 
 class _Piece(NamedTuple):
@@ -171,5 +172,5 @@ def _part(taken: Taken, pieces: Sequence[_Piece], runs: Sequence[Run]) -> Part:
 _encoder = msgspec.msgpack.Encoder()
 _buffer = bytearray()
 """The buffer into which pages are encoded: one that grows anew for each costs twice as much."""
-JSON = Encoding(b"application/json", json_messages, pull_body)
+JSON = Encoding(b"application/json", json_parts, pull_body)
 PAGE = Encoding(PAGE_TYPE.encode(), page_parts, page_body)

@@ -8,9 +8,9 @@ that does not depend on the delivery is rendered once per message and shared by 
 from __future__ import annotations
 
 from array import array
-from binascii import b2a_base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import msgspec
 
@@ -141,24 +141,56 @@ def _trace(message: Message) -> bytes:
     return members
 
 
-def delivery(fragment: bytes, ack_id: bytes, attempt: int) -> bytes:
-    """Return the JSON of one delivered message."""
-    return b'{%b,"ack_id":"%b","attempt":%d}' % (fragment, ack_id, attempt)
+class Deliveries(NamedTuple):
+    """Delivered messages as JSON, as columns: the bytes of a message are copied once, into the
+    answer."""
+
+    fragments: list[bytes]
+    endings: list[bytes]
+    """The members after those of the fragments, with the brace that closes the object."""
 
 
-def delivery_without_ack_id(fragment: bytes, attempt: int) -> bytes:
-    """Return one message that is acked already."""
-    return b'{%b,"ack_id":null,"attempt":%d}' % (fragment, attempt)
+def deliveries(
+    fragments: list[bytes], ack_ids: Iterable[bytes], attempts: Iterable[int] | None
+) -> Deliveries:
+    """Return delivered messages; without attempts, each is in its first."""
+    if attempts is None:
+        endings = [b',"ack_id":"' + ack_id + b'","attempt":1}' for ack_id in ack_ids]
+    else:
+        endings = [
+            b',"ack_id":"%b","attempt":%d}' % each for each in zip(ack_ids, attempts, strict=False)
+        ]
+    return Deliveries(fragments, endings)
 
 
-def pull_body(deliveries: Sequence[bytes]) -> bytes:
+def deliveries_without_ack_ids(fragments: list[bytes], attempts: Iterable[int]) -> Deliveries:
+    """Return messages that are acked already; there are at least as many attempts."""
+    endings = [
+        b',"ack_id":null,"attempt":%d}' % attempt
+        for attempt, _ in zip(attempts, fragments, strict=False)
+    ]
+    return Deliveries(fragments, endings)
+
+
+def joined(parts: Sequence[Deliveries], before: bytes, between: bytes, after: bytes) -> bytes:
+    """Return the JSON objects of messages, of which there is one at least, with bytes around them.
+
+    It is one copy of what may be megabytes.
+    """
+    pieces: list[bytes] = []
+    for fragments, endings in parts:
+        of = [between + b"{"] * (3 * len(fragments))
+        of[1::3] = fragments
+        of[2::3] = endings
+        pieces += of
+    pieces[0] = before + b"{"
+    pieces.append(after)
+    return b"".join(pieces)
+
+
+def pull_body(parts: Sequence[Deliveries]) -> bytes:
     """Return the body of a pull's answer."""
-    if not deliveries:
-        return b'{"messages":[]}'
-    parts = list(deliveries)
-    parts[0] = b'{"messages":[' + parts[0]
-    parts[-1] += b"]}"
-    return b",".join(parts)  # one copy of what may be megabytes
+    return joined(parts, b'{"messages":[', b",", b"]}") if parts else b'{"messages":[]}'
 
 
 def time_json(time_us: int) -> bytes:
@@ -185,8 +217,7 @@ def _data(data: bytes, content_type: str | None) -> tuple[bytes, bytes, bytes]:
             return b'","data":', _encode(data.decode()), type_json
         except UnicodeDecodeError:
             pass
-    encoded = b2a_base64(data, newline=False)
-    return b'","data_base64":', b'"%b"' % encoded, type_json
+    return b'","data_base64":', _encode(data), type_json
 
 
 def is_json(content_type: str) -> bool:

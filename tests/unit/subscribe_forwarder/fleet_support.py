@@ -12,7 +12,8 @@ import msgspec
 from edge.asgi import Handler, Receive, Scope, Send
 from metadata.types import Unit
 from subscribe_forwarder.api.pulls import wait
-from subscribe_forwarder.delivery.pages import json_messages
+from subscribe_forwarder.delivery.pages import json_parts
+from subscribe_forwarder.delivery.reading.render import pull_body
 from subscribe_forwarder.delivery.wait_list import PullWaiter, Want
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.peers import FORWARDED, RACE, Peer, PeerGone
@@ -225,8 +226,8 @@ async def pulled_here(
         delivery = await wait(hub, PullWaiter(want, 1, only_now=wait_s <= 1), wait_s)
     if delivery is None:
         return []
-    rendered = [one for part in delivery.taken for one in json_messages(part, True)]
-    return [msgspec.json.decode(one) for one in rendered]
+    parts = [one for part in delivery.taken for one in json_parts(part, True)]
+    return list(msgspec.json.decode(pull_body(parts))["messages"])
 
 
 async def eventually(condition: Callable[[], object], limit_s: float = 8.0) -> None:

@@ -14,7 +14,7 @@ from edge import message_id
 from store_nodes.record_batch import Message
 from subscribe_forwarder.delivery.reading.render import (
     PartitionRenderer,
-    delivery,
+    deliveries,
     pull_body,
     time_json,
 )
@@ -25,7 +25,7 @@ RENDERER = PartitionRenderer(UID, 3)
 
 def rendered(message: Message, offset: int = 9) -> dict[str, Any]:
     fragment = RENDERER.fragment(message, offset, time_json(1_700_000_000_123_456))
-    body = pull_body([delivery(fragment, b"ack", 2)])
+    body = pull_body([deliveries([fragment], [b"ack"], [2])])
     (only,) = json.loads(body)["messages"]
     return dict(only)
 

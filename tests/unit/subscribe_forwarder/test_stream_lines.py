@@ -6,22 +6,28 @@ import msgspec
 import pytest
 
 from subscribe_forwarder.api.stream_lines import NDJSON, SSE, LineFormat, format_of
+from subscribe_forwarder.delivery.reading.render import deliveries
 
-CLEAN = '{"data":{"a":"ü"}}'.encode()
+CLEAN = '"data":{"a":"ü"}'
 ENDS = [
-    ('{"data":\r{"a":1}}', {"a": 1}),
-    ('{"data":\n{"a":1}}', {"a": 1}),
-    ('{"data":\r\n{"a":1}}', {"a": 1}),
-    ('{"data":"x\u0085y"}', "x\x85y"),
-    ('{"data":"x\u2028y"}', "x\u2028y"),
-    ('{"data":"x\u2029y"}', "x\u2029y"),
+    ('"data":\r{"a":1}', {"a": 1}),
+    ('"data":\n{"a":1}', {"a": 1}),
+    ('"data":\r\n{"a":1}', {"a": 1}),
+    ('"data":"x\u0085y"', "x\x85y"),
+    ('"data":"x\u2028y"', "x\u2028y"),
+    ('"data":"x\u2029y"', "x\u2029y"),
 ]
+
+
+def body_of(lines: LineFormat, *fragments: str) -> bytes:
+    """Return the lines of messages, each in a part of its own."""
+    return lines.messages([deliveries([one.encode()], [b"ack"], None) for one in fragments])
 
 
 @pytest.mark.parametrize("lines", [NDJSON, SSE], ids=["ndjson", "sse"])
 @pytest.mark.parametrize(("rendered", "data"), ENDS, ids=lambda value: ascii(value))
 def test_a_message_is_one_line(lines: LineFormat, rendered: str, data: object) -> None:
-    body = lines.messages([CLEAN, rendered.encode(), CLEAN]).decode()
+    body = body_of(lines, CLEAN, rendered, CLEAN).decode()
     found = [line for line in body.splitlines() if line]
     assert len(found) == 3
     line = found[1].removeprefix("data: ")
@@ -31,7 +37,7 @@ def test_a_message_is_one_line(lines: LineFormat, rendered: str, data: object) -
 
 @pytest.mark.parametrize("lines", [NDJSON, SSE], ids=["ndjson", "sse"])
 def test_what_needs_no_change_is_sent_as_it_is(lines: LineFormat) -> None:
-    assert lines.messages([CLEAN, CLEAN]).count(CLEAN) == 2
+    assert body_of(lines, CLEAN, CLEAN).count(CLEAN.encode()) == 2
 
 
 @pytest.mark.parametrize(

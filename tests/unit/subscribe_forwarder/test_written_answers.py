@@ -14,8 +14,8 @@ from publish_forwarder.receipts import ReceiptWriter
 from store_nodes.record_batch import Message
 from subscribe_forwarder.delivery.reading.render import (
     PartitionRenderer,
-    delivery,
-    delivery_without_ack_id,
+    deliveries,
+    deliveries_without_ack_ids,
     pull_body,
     time_json,
 )
@@ -42,7 +42,11 @@ def misfits(members: Mapping[str, object], kind: type[msgspec.Struct]) -> set[st
 @pytest.mark.parametrize("message", MESSAGES)
 def test_a_pull_has_the_fields_of_the_contract(message: Message) -> None:
     fragment = PartitionRenderer(UID, 3).fragment(message, 9, NOW)
-    body = pull_body([delivery(fragment, b"ack", 2), delivery_without_ack_id(fragment, 1)])
+    leased, acked = (
+        deliveries([fragment], [b"ack"], [2]),
+        deliveries_without_ack_ids([fragment], [1]),
+    )
+    body = pull_body([leased, acked])
     answer = msgspec.json.decode(body)
     assert misfits(answer, Pulled) == set()
     for shown in answer["messages"]:
