@@ -103,7 +103,7 @@ class Exports(World):
 def routes(*, there: bool = True) -> Iterator[Route]:
     world, exports, other = cast(Any, World(there=there)), cast(Any, Exports()), AsyncMock()
     reading = cast(
-        Any, SimpleNamespace(catalog=Readable(), history=other, late_s=0.0, evaluator=None)
+        Any, SimpleNamespace(catalog=Readable(), history=other, load=other, evaluator=None)
     )
     yield from ReplayRoutes(reading).routes()
     yield from PreviewRoutes(reading).routes()

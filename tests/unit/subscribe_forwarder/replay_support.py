@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from edge.asgi import AUTHORISED, CALLER
+from edge.load import MachineLoad
 from edge.problem import Problem
 from metadata.types import Partition, SealedPartition
 from store_nodes.queue_id import QueueId
@@ -32,7 +33,7 @@ class Site:
         self.store = self.history = FakeStore()
         self.store.queues[QueueId(TOPIC_UID, 0)] = FakeQueue()
         self.catalog = FakeMetadata(topic())
-        self.late_s: Callable[[], float] = lambda: 0.0
+        self.load = MachineLoad(machine=lambda: (0.0, 0.0))
         self.evaluator: WorkerEvaluator | None = None
         self.routes = ReplayRoutes(self)
         self.parts: list[bytes] = []
